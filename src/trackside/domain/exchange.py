@@ -1,0 +1,158 @@
+"""Knows what the server and a node's agent say to each other: orders one way, reports the other.
+
+Orders are repeated until their effect was reported, so an agent must take each of them any number of
+times. Reports carry a sequence number within the agent's stream: the server applies each exactly once.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from trackside.domain.event import Level
+from trackside.domain.job import Channel, JobId, NodeId, TaskName
+from trackside.domain.metric import Sample
+from trackside.domain.resources import Capacity, Resources
+
+REPORTS_PER_BATCH_MAX = 500
+
+
+@dataclass(frozen=True, slots=True)
+class TaskKey:
+    """Name one start of one task; a key is never started twice."""
+
+    job_id: JobId
+    attempt: int
+    task: TaskName
+
+    def __str__(self) -> str:
+        return f"{self.job_id}.{self.attempt}.{self.task}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """Start this task, unless this key was started (or refused) before."""
+
+    key: TaskKey
+    shell_command: str | None  # run by sh -c with `arguments` behind it; or else:
+    boot_file: str | None  # run by the environment's python, a path below the staged code
+    arguments: tuple[str, ...] = ()  # --name=value
+    environment: Mapping[str, str] = field(default_factory=dict)
+    path_prefix: tuple[str, ...] = ()  # directories put before the node's own PATH
+    resources: Resources
+    cards: tuple[int, ...] = ()
+    code_url: str | None = None
+    local_code_dir: str | None = None
+    working_dir: str | None = None
+    inputs: tuple[Channel, ...] = ()
+    outputs: tuple[Channel, ...] = ()
+    grace_seconds: float
+    log_export_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """End this task: TERM, grace, KILL; if its key is unknown, never start it and say so."""
+
+    key: TaskKey
+    grace_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """All that a node should act on now. `version` lets the agent wait for the next change."""
+
+    version: int
+    launch: tuple[Launch, ...] = ()
+    stop: tuple[Stop, ...] = ()
+
+
+class EndCause(StrEnum):
+    """How a task came to its end, as far as its node can tell."""
+
+    EXITED = "exited"  # exit_code or signal says how
+    NOT_STARTED = "not_started"  # stopped before its process began
+    CANNOT_START = "cannot_start"  # the command could not be executed
+    STAGING_FAILED = "staging_failed"  # code or inputs could not be fetched
+    SHIM_LOST = "shim_lost"  # its parent was killed; the tree was cleaned up, the exit code is unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """The task's process runs."""
+
+    key: TaskKey
+    at_ms: int
+    pid: int
+    ip: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """The task is over and its process tree was seen empty."""
+
+    key: TaskKey
+    at_ms: int
+    cause: EndCause
+    exit_code: int | None = None  # as the process gave it; None when a signal ended it
+    signal: int | None = None
+    duration_ms: int | None = None
+    ended_boot_ms: int | None = None  # node's boot clock at the exit: orders exits of one node
+    stopped_by_us: bool = False  # after a Stop order
+    oom_killed: bool = False  # the task's cgroup counted an out-of-memory kill
+    memory_peak_bytes: int | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """Something worth an event."""
+
+    key: TaskKey
+    at_ms: int
+    message: str
+    level: Level = Level.INFO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One pass over all sensors of all tasks of a node."""
+
+    samples: tuple[Sample, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One numbered report; exactly one of the four is set."""
+
+    seq: int
+    started: Started | None = None
+    ended: Ended | None = None
+    noted: Noted | None = None
+    measured: Measured | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportBatch:
+    """What an agent sends; `stream` is made anew when an agent begins with an empty spool."""
+
+    node_id: NodeId
+    stream: str
+    reports: tuple[Report, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportAck:
+    """Everything up to and including `through` is durable and may be dropped."""
+
+    through: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """An agent introduces its node."""
+
+    node_id: NodeId
+    agent_pid: int
+    host_ip: str
+    capacity: Capacity
+    version: str

@@ -1,0 +1,43 @@
+"""Knows how Trackside says why: one sentence, a stable code, and how sure it is."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Certainty(StrEnum):
+    """How sure a reason is."""
+
+    CERTAIN = "certain"
+    LIKELY = "likely"
+    UNKNOWN = "unknown"
+
+
+class ReasonCode(StrEnum):
+    """The stable names of reasons; docs/reasons.md lists them."""
+
+    COMPLETED = "completed"
+    EXIT_CODE = "exit-code"
+    SIGNAL = "signal"
+    OUT_OF_MEMORY = "out-of-memory"
+    CANNOT_START = "cannot-start"
+    STAGING_FAILED = "staging-failed"
+    UPLOAD_FAILED = "upload-failed"
+    STOPPED_BY_USER = "stopped-by-user"
+    MAX_DURATION = "max-duration"
+    SHIM_LOST = "shim-lost"
+    NODE_LOST = "node-lost"
+    PEER_FAILED = "peer-failed"
+    WAITING_FOR_ROOM = "waiting-for-room"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Explain one thing; every page, command and API shows this and nothing else."""
+
+    text: str
+    code: ReasonCode
+    certainty: Certainty = Certainty.CERTAIN
+    task: str | None = None
+    evidence: tuple[str, ...] = ()
+    hint: str | None = None

@@ -1,0 +1,314 @@
+"""The seams of the system in one file: what the inside needs from the outside, as Protocols."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from trackside.domain.event import Event
+from trackside.domain.exchange import Orders, Report
+from trackside.domain.identity import User
+from trackside.domain.job import Job, JobId, NodeId, ProjectId
+from trackside.domain.metric import Sample
+from trackside.domain.phase import Phase
+from trackside.domain.resources import Capacity
+
+
+class Clock(Protocol):
+    """Tells the time; tests bring their own."""
+
+    def now_ms(self) -> int:
+        """Return the wall clock, in milliseconds since the epoch."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Return a clock that never goes back and counts suspended time too."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """What a change makes of a job: its next state and the events to tell of it."""
+
+    job: Job
+    events: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobQuery:
+    """Which jobs to list. Every list is OR within and AND with the others; empty means any."""
+
+    project_id: ProjectId
+    workspace_id: str | None = None
+    ids: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # exact
+    names_like: tuple[str, ...] = ()  # contained, case-insensitive
+    phases: frozenset[Phase] = frozenset()
+    kinds: tuple[str, ...] = ()
+    owners: tuple[str, ...] = ()
+    pool_ids: tuple[str, ...] = ()
+    descriptions_like: tuple[str, ...] = ()
+    not_names: tuple[str, ...] = ()
+    not_phases: frozenset[Phase] = frozenset()
+    not_owners: tuple[str, ...] = ()
+    created_from_ms: int | None = None  # inclusive
+    created_to_ms: int | None = None  # inclusive
+    ended_from_ms: int | None = None
+    ended_to_ms: int | None = None
+    sort_by: str = "created_at"  # created_at | name | phase | ended_at | started_at | owner | number
+    descending: bool = True
+    offset: int = 0
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPage:
+    """One page of jobs; `matching` counts what the query matches, `total` all jobs of the project."""
+
+    jobs: tuple[Job, ...]
+    matching: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventQuery:
+    """Which events of a job to list."""
+
+    job_id: JobId
+    levels: tuple[str, ...] = ()
+    contains: str | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+    task: str | None = None
+    descending: bool = False
+    offset: int = 0
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventPage:
+    """One page of events and how many match."""
+
+    events: tuple[Event, ...]
+    matching: int
+
+
+class JobStore(Protocol):
+    """Keeps jobs, their records, tasks and events. A returned write is durable."""
+
+    async def insert(self, make: Callable[[int], Update]) -> Job:
+        """Store a new job: `make` gets the project's next number; a number is never issued twice."""
+        ...
+
+    async def update(self, job_id: JobId, change: Callable[[Job], Update | None]) -> Job:
+        """Apply a pure change to the stored job, alone among writers; None changes nothing.
+
+        Raise JobNotFound if it is gone; what `change` raises comes out and nothing is stored.
+        """
+        ...
+
+    async def update_many(self, changes: Sequence[tuple[JobId, Callable[[Job], Update | None]]]) -> None:
+        """Apply many changes in one transaction; a job that is gone is passed over."""
+        ...
+
+    async def apply_reports(
+        self,
+        node_id: NodeId,
+        stream: str,
+        reports: Sequence[Report],
+        apply: Callable[[Job, Report], Update | None],
+    ) -> int:
+        """Apply each report of the stream exactly once; return the highest sequence number done."""
+        ...
+
+    def get(self, job_id: JobId) -> Job | None:
+        """Return the job as last stored; None if there is none. Cheap: called on every request."""
+        ...
+
+    async def search(self, query: JobQuery) -> JobPage:
+        """Return the jobs that match, sorted and paged."""
+        ...
+
+    async def active(self) -> tuple[Job, ...]:
+        """Return every job that is not in a final phase."""
+        ...
+
+    async def count(self, project_id: ProjectId) -> int:
+        """Return how many jobs the project has."""
+        ...
+
+    async def name_exists(self, project_id: ProjectId, workspace_id: str, name: str) -> bool:
+        """Say whether a job of this name exists."""
+        ...
+
+    async def events(self, query: EventQuery) -> EventPage:
+        """Return the job's events, by time."""
+        ...
+
+    async def add_events(self, events: Sequence[Event]) -> None:
+        """Store events that change no job."""
+        ...
+
+    async def delete(self, job_id: JobId) -> None:
+        """Remove a job and everything stored of it; its id and number are never issued again."""
+        ...
+
+
+class IdentityStore(Protocol):
+    """Keeps projects and users."""
+
+    async def put_project(self, project_id: ProjectId, name: str) -> None:
+        """Store a project."""
+        ...
+
+    async def projects(self) -> tuple[tuple[ProjectId, str], ...]:
+        """Return all projects: id and name."""
+        ...
+
+    async def put_user(self, user: User) -> None:
+        """Store or replace a user."""
+        ...
+
+    async def delete_user(self, name: str) -> None:
+        """Remove a user."""
+        ...
+
+    async def users(self) -> tuple[User, ...]:
+        """Return all users."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesKey:
+    """Name one series of a job."""
+
+    task: str
+    metric: str
+    card: int | None = None
+
+
+class MetricStore(Protocol):
+    """Keeps samples. Appending the same sample twice changes nothing."""
+
+    def append(self, samples: Sequence[Sample]) -> None:
+        """Keep samples; they are durable on return."""
+        ...
+
+    def means(
+        self, job_id: JobId, *, task: str | None, start_ms: int, end_ms: int, step_ms: int
+    ) -> dict[SeriesKey, dict[int, float]]:
+        """Return, per series, the mean of each step [t, t+step) that has samples, keyed by t."""
+        ...
+
+    def revision(self, job_id: JobId) -> int:
+        """Return a number that changes whenever samples of the job arrive."""
+        ...
+
+    def forget(self, job_id: JobId) -> None:
+        """Drop all samples of a job."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSlice:
+    """Some whole lines of a log; line numbers count from 1."""
+
+    text: str
+    first_line: int
+    last_line: int
+
+    @property
+    def lines(self) -> int:
+        """Return how many lines there are."""
+        return self.last_line - self.first_line + 1 if self.last_line else 0
+
+
+class LogStore(Protocol):
+    """Reads what tasks printed. A task's log is that of all its attempts, in order."""
+
+    async def tail(self, job_id: JobId, task: str, *, bytes_max: int) -> tuple[str, int]:
+        """Return the newest part of the log and the full size in bytes."""
+        ...
+
+    async def lines(
+        self, job_id: JobId, task: str, *, base_line: int | None, count: int, descending: bool
+    ) -> LogSlice:
+        """Return up to `count` whole lines: descending, those before `base_line` (None: the newest);
+        ascending, those after it (None: the oldest). Text is in reading order either way."""
+        ...
+
+    def path(self, job_id: JobId, attempt: int, task: str) -> Path:
+        """Return where the log of one attempt of a task is written."""
+        ...
+
+    async def forget(self, job_id: JobId) -> None:
+        """Remove the logs of a job."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """One object below a URL: its path relative to it."""
+
+    path: str
+    size_bytes: int
+    modified_ms: int
+
+
+class ObjectStore(Protocol):
+    """Holds code, inputs and outputs under obs://bucket/key."""
+
+    def check_url(self, url: str) -> None:
+        """Raise Invalid if the URL is not a plain place in the store."""
+        ...
+
+    async def exists(self, url: str) -> bool:
+        """Say whether there is an object at, or below, the URL."""
+        ...
+
+    def list(self, url: str) -> Sequence[ObjectInfo]:
+        """Return the objects below a URL."""
+        ...
+
+    def download(self, url: str, to: Path) -> int:
+        """Copy everything at or below the URL into the directory; return how many objects."""
+        ...
+
+    def upload_file(self, from_fd: int, url: str) -> None:
+        """Store one file's content at the URL, replacing it whole."""
+        ...
+
+    def link(self, url: str, *, seconds: int) -> str:
+        """Return an address where the object can be read for a while."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A machine with an agent."""
+
+    id: NodeId
+    ip: str
+    capacity: Capacity
+    last_seen_ms: int
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+class Engine(Protocol):
+    """Places tasks on nodes: knows nothing of metrics or dialects."""
+
+    def nodes(self) -> Sequence[Node]:
+        """Return the nodes that can take tasks."""
+        ...
+
+    def free_port(self, node_id: NodeId, taken: frozenset[int]) -> int:
+        """Return a port of the node that nothing listens on."""
+        ...
+
+    def changed(self) -> None:
+        """Tell the agents that their orders may have changed."""
+        ...
+
+    async def orders(self, node_id: NodeId, version: int, *, wait_seconds: float) -> Orders:
+        """Return the node's orders as soon as they are newer than `version`, or after the wait."""
+        ...
