@@ -1,0 +1,1 @@
+"""Runs on every node: starts tasks, reads sensors, ships reports."""
