@@ -1,0 +1,1 @@
+../../src/trackside/cli/demo_job/train.py
