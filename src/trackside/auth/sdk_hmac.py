@@ -1,0 +1,170 @@
+"""Knows the SDK-HMAC-SHA256 scheme of the Huawei SDKs; knows no routes, no users and no clock.
+
+The scheme has no nonce: within the window a recorded request can be sent again, so use TLS.
+Header values are the wire's bytes read as Latin-1, so every step below works on exactly those bytes.
+"""
+
+import calendar
+import hashlib
+import hmac
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from urllib.parse import quote, unquote, unquote_plus
+
+from trackside.domain.errors import Unauthenticated
+
+ALGORITHM = "SDK-HMAC-SHA256"
+WINDOW_SECONDS = 900
+UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD"
+EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
+MUST_BE_SIGNED = ("host", "x-sdk-date")
+
+_AUTHORIZATION = re.compile(
+    ALGORITHM + r" +Access=([^,\s]+) *, *SignedHeaders=([^,\s]+) *, *Signature=([0-9a-fA-F]{64})"
+)
+_DATE = re.compile(r"[0-9]{8}T[0-9]{6}Z")
+_PLAIN_PATH = re.compile(rb"[A-Za-z0-9_.~/-]+")  # quoting would change nothing
+_PLAIN_QUERY = re.compile(rb"[A-Za-z0-9_.~-]+=[A-Za-z0-9_.~-]*")  # one pair; likewise
+_DATES_CACHED = 256
+_NO_SUCH_SECRET = "no access key has this secret"  # noqa: S105
+
+
+def verify(
+    *,
+    method: str,
+    raw_path: bytes,
+    raw_query: bytes,
+    headers: Mapping[str, str],
+    body: bytes,
+    secret_of: Callable[[str], str | None],
+    now_ms: int,
+    window_seconds: int = WINDOW_SECONDS,
+) -> str:
+    """Return the access key that signed the request, or raise Unauthenticated saying what is wrong.
+
+    Header names are lower-case and values stripped of white space.
+    """
+    access_key, signed_names, signature = _authorization(headers)
+    canonical_headers = _canonical_headers(signed_names, headers)
+    date = headers["x-sdk-date"]
+    _check_date(date, now_ms, window_seconds)
+    secret = secret_of(access_key)
+    key = (secret or _NO_SUCH_SECRET).encode()  # an unknown key costs as much as a wrong signature
+    head = f"{method.upper()}\n{_canonical_path(raw_path)}\n"
+    tail = f"\n{canonical_headers}\n{signed_names}\n{_payload_hash(headers, body)}"
+    matches = False
+    for query in _canonical_queries(raw_query):
+        request = f"{head}{query}{tail}".encode("latin-1")
+        to_sign = f"{ALGORITHM}\n{date}\n{hashlib.sha256(request).hexdigest()}".encode()
+        expected = hmac.digest(key, to_sign, "sha256").hex()
+        matches |= hmac.compare_digest(expected, signature)
+    if secret is None:
+        raise Unauthenticated("Unknown access key.")
+    if not matches:
+        raise Unauthenticated(
+            "The signature does not match the request. Check the secret key, and that method, path, query,"
+            " signed headers and body arrive as they were signed."
+        )
+    return access_key
+
+
+def is_signed(headers: Mapping[str, str]) -> bool:
+    """Say whether the request claims to be signed by this scheme."""
+    return headers.get("authorization", "").startswith(ALGORITHM)
+
+
+def _authorization(headers: Mapping[str, str]) -> tuple[str, str, str]:
+    value = headers.get("authorization")
+    if value is None:
+        raise Unauthenticated("The Authorization header is missing.")
+    match = _AUTHORIZATION.fullmatch(value)
+    if match is None:
+        raise Unauthenticated(
+            f"The Authorization header is not of the form '{ALGORITHM} Access=…, SignedHeaders=…,"
+            " Signature=…' with a signature of 64 hexadecimal digits."
+        )
+    access_key, names, signature = match.groups()
+    return access_key, names, signature.lower()
+
+
+def _canonical_headers(signed_names: str, headers: Mapping[str, str]) -> str:
+    names = signed_names.split(";")
+    for name in MUST_BE_SIGNED:
+        if name not in names:
+            raise Unauthenticated(f"The header {name} must be among the SignedHeaders.")
+    try:
+        return "".join([f"{name}:{headers[name]}\n" for name in names])
+    except KeyError as missing:
+        raise Unauthenticated(
+            f"SignedHeaders names {missing.args[0][:80]!r}, which the request does not carry"
+            " (names are lower-case)."
+        ) from None
+
+
+def _check_date(date: str, now_ms: int, window_seconds: int) -> None:
+    signed_seconds = _seconds(date)
+    if signed_seconds is None:
+        raise Unauthenticated("X-Sdk-Date is not a UTC time of the form 20260131T235959Z.")
+    if abs(now_ms - signed_seconds * 1000) > window_seconds * 1000:
+        now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_ms // 1000))
+        raise Unauthenticated(
+            f"X-Sdk-Date is {date} but the server's clock says {now}; they may differ by {window_seconds} s"
+            " at most. Check the clocks."
+        )
+
+
+@lru_cache(maxsize=_DATES_CACHED)
+def _seconds(date: str) -> int | None:
+    if _DATE.fullmatch(date) is None:
+        return None
+    try:
+        return calendar.timegm(time.strptime(date, "%Y%m%dT%H%M%SZ"))
+    except ValueError:  # a month 13
+        return None
+
+
+def _canonical_path(raw_path: bytes) -> str:
+    """Quote each part anew; the whole path is unquoted before it is split, as the SDK does."""
+    if _PLAIN_PATH.fullmatch(raw_path):
+        path = raw_path.decode("ascii")
+    else:
+        path = "/".join([quote(part, safe="~") for part in unquote(raw_path.decode("latin-1")).split("/")])
+    return path if path.endswith("/") else path + "/"
+
+
+def _canonical_queries(raw_query: bytes) -> Iterator[str]:
+    """Yield the pairs quoted anew: as they were sent, then sorted as text if that differs.
+
+    The SDK sends its query in the order it signs, which for a list of numbers is not the order of text;
+    other clients send any order and sign it sorted.
+    """
+    if not raw_query:
+        yield ""
+        return
+    if _PLAIN_QUERY.fullmatch(raw_query):
+        yield raw_query.decode("ascii")
+        return
+    pairs = []
+    for part in raw_query.decode("latin-1").split("&"):
+        if part:
+            name, _, value = part.partition("=")
+            pairs.append((unquote_plus(name), unquote_plus(value)))
+    as_sent = _join(pairs)
+    yield as_sent
+    in_order = _join(sorted(pairs))
+    if in_order != as_sent:
+        yield in_order
+
+
+def _join(pairs: list[tuple[str, str]]) -> str:
+    return "&".join([f"{quote(name, safe='~')}={quote(value, safe='~')}" for name, value in pairs])
+
+
+def _payload_hash(headers: Mapping[str, str], body: bytes) -> str:
+    if not body:
+        return EMPTY_SHA256
+    if headers.get("x-sdk-content-sha256") == UNSIGNED_PAYLOAD:
+        return UNSIGNED_PAYLOAD
+    return hashlib.sha256(body).hexdigest()
