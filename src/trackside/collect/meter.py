@@ -1,0 +1,151 @@
+"""Knows how one task is measured: its devices, what was shipped of it, and when it is due.
+
+Every sample covers the time since the one before it. A task that is watched from its birth is counted
+from zero at its shim's start; one that is found running is counted from what it had used by then.
+"""
+
+import os
+
+from trackside.collect.cpu import CpuMeter
+from trackside.collect.disk import disk_at_birth, read_disk
+from trackside.collect.gpu import CardReading
+from trackside.collect.interval import Counter, Gauge
+from trackside.collect.memory import MemoryMeter
+from trackside.collect.network import NetworkMeter
+from trackside.collect.probe import ExitTotals, TaskProbe
+from trackside.collect.processes import TICKS_PER_SECOND, ProcessTree
+from trackside.domain.metric import Metric, Sample
+from trackside.domain.resources import Accelerator
+
+NEWBORN_MS = 1_000  # a shim older than this when it is added was watched by somebody before
+YOUNG_MS = 5_000  # how long a task is read every second
+YOUNG_READ_MS = 1_000
+TAIL_MS_MIN = 100  # a shorter rest says more about clock ticks than about the task
+
+_DISK = (Metric.DISK_READ_BYTES_PER_SECOND, Metric.DISK_WRITE_BYTES_PER_SECOND)
+_NETWORK = (Metric.NETWORK_RECEIVE_BYTES_PER_SECOND, Metric.NETWORK_SEND_BYTES_PER_SECOND)
+_COUNTERS = (Metric.CPU_PERCENT, *_DISK, *_NETWORK)
+_MACHINE_CORES = os.cpu_count() or 1
+
+GaugeKey = tuple[Metric, int | None]  # with the card
+
+
+class TaskMeter:
+    """Measures one task."""
+
+    def __init__(self, probe: TaskProbe, now_ms: int) -> None:
+        self.probe = probe
+        self.tree = ProcessTree(probe.shim_pid, probe.cgroup)
+        self.network = NetworkMeter(self.tree, probe.cgroup)
+        self.gpus = frozenset(probe.cards if probe.resources.accelerator is Accelerator.GPU else ())
+        self._cpu = CpuMeter(probe.cgroup)
+        self._memory = MemoryMeter(probe.cgroup)
+        self._counters = {metric: Counter() for metric in _COUNTERS}
+        self._gauges: dict[GaugeKey, Gauge] = {}
+        self._added_ms = now_ms
+        self._read_ms = now_ms
+        self._shipped_ms = now_ms
+        self._shipped_any = False
+        self.newborn = False
+
+    def begin(self, now_ms: int) -> None:
+        """Set what the task is counted from."""
+        self.tree.refresh()
+        start_ticks = self.tree.shim.start_ticks
+        birth_ms = start_ticks * 1000 // TICKS_PER_SECOND if start_ticks is not None else 0
+        self.newborn = 0 <= now_ms - birth_ms < NEWBORN_MS
+        if self.newborn:
+            self._shipped_ms = birth_ms
+            for counter in self._counters.values():
+                counter.start(0.0, birth_ms)
+            for metric, value in zip(_DISK, disk_at_birth(self.tree), strict=True):
+                self._counters[metric].start(value, birth_ms)
+
+    def young_due_ms(self) -> int | None:
+        """Return when a young task wants its next reading; None for an older one."""
+        due_ms = self._read_ms + YOUNG_READ_MS
+        return due_ms if due_ms <= self._added_ms + YOUNG_MS else None
+
+    def read(self, now_ms: int, *, network: bool, cards: dict[int, CardReading]) -> None:
+        """Read all devices. The tree knows its new processes, the network meter its sockets."""
+        self._read_ms = now_ms
+        self._counters[Metric.CPU_PERCENT].see(self._cpu.read(self.tree), now_ms)
+        disk = read_disk(self.tree)
+        if disk is not None:
+            self._see(_DISK, disk, now_ms)
+        if network:
+            self._see(_NETWORK, self.network.read(), now_ms)
+        memory_bytes = self._memory.read(self.tree)
+        if memory_bytes is not None:
+            self._gauge(Metric.MEMORY_PERCENT, None).see(self._memory_percent(memory_bytes))
+        self._see_cards([(card, reading) for card, reading in cards.items() if card in self.gpus])
+
+    def wants_to_ship(self, now_ms: int, interval_ms: int) -> bool:
+        """Say whether enough time is covered: a sliver would weigh as much as a whole interval."""
+        return now_ms - self._shipped_ms >= interval_ms // 2
+
+    def ship(self, now_ms: int, at_ms: int) -> list[Sample]:
+        """Return the samples of the interval that ends now."""
+        self._shipped_ms = now_ms
+        return self._samples(at_ms, {key: gauge.ship() for key, gauge in self._gauges.items()})
+
+    def end(self, at_ms: int, totals: ExitTotals | None) -> list[Sample]:
+        """Return the samples of the last, partial interval, from what the shim counted."""
+        if totals is None:
+            return self._samples(at_ms, {key: gauge.ship() for key, gauge in self._gauges.items()})
+        if self._shipped_any and totals.ended_boot_ms - self._shipped_ms < TAIL_MS_MIN:
+            return []
+        ended_ms = totals.ended_boot_ms
+        self._counters[Metric.CPU_PERCENT].see(totals.cpu_seconds, ended_ms)
+        for metric, value in zip(_DISK, (totals.read_bytes, totals.write_bytes), strict=True):
+            if value is not None:
+                self._counters[metric].see(value, ended_ms)
+        if (Metric.MEMORY_PERCENT, None) not in self._gauges and totals.max_rss_bytes > 0:
+            # Over before its first reading: the peak of its largest process is what is known.
+            self._gauge(Metric.MEMORY_PERCENT, None).see(self._memory_percent(totals.max_rss_bytes))
+        return self._samples(at_ms, {key: gauge.ship_last() for key, gauge in self._gauges.items()})
+
+    def close(self) -> None:
+        """Close all files."""
+        self.tree.close()
+        self._cpu.close()
+        self._memory.close()
+
+    def _see(self, metrics: tuple[Metric, Metric], values: tuple[int, int], now_ms: int) -> None:
+        for metric, value in zip(metrics, values, strict=True):
+            self._counters[metric].see(value, now_ms)
+
+    def _see_cards(self, readings: list[tuple[int, CardReading]]) -> None:
+        for metric, values in (
+            (Metric.GPU_PERCENT, {card: reading.busy_percent for card, reading in readings}),
+            (Metric.GPU_MEMORY_PERCENT, {card: reading.memory_percent for card, reading in readings}),
+        ):
+            known = {card: value for card, value in values.items() if value is not None}
+            for card, value in known.items():
+                self._gauge(metric, card).see(value)
+            if known:
+                self._gauge(metric, None).see(sum(known.values()) / len(known))
+
+    def _gauge(self, metric: Metric, card: int | None) -> Gauge:
+        return self._gauges.setdefault((metric, card), Gauge())
+
+    def _memory_percent(self, used_bytes: int) -> float:
+        return 100.0 * used_bytes / self.probe.resources.memory_bytes
+
+    def _samples(self, at_ms: int, levels: dict[GaugeKey, float | None]) -> list[Sample]:
+        values: dict[GaugeKey, float | None] = {
+            (metric, None): counter.ship() for metric, counter in self._counters.items()
+        }
+        cores = values[Metric.CPU_PERCENT, None]
+        if cores is not None:
+            # Rounding to clock ticks can show more than the machine has; that never happened.
+            cores = min(cores, float(_MACHINE_CORES))
+            values[Metric.CPU_PERCENT, None] = 100.0 * cores / self.probe.resources.cpu_cores
+        key = self.probe.key
+        samples = [
+            Sample(key.job_id, key.task, metric, at_ms, value, card)
+            for (metric, card), value in (values | levels).items()
+            if value is not None
+        ]
+        self._shipped_any = self._shipped_any or bool(samples)
+        return samples
