@@ -12,6 +12,7 @@ class UserRole(StrEnum):
     ADMIN = "admin"
     USER = "user"
     VIEWER = "viewer"
+    AGENT = "agent"  # a node's agent: may report and nothing else
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,6 +102,14 @@ class JobSpec:
         return sum(role.count for role in self.roles)
 
 
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A place for one task: a node and the cards there that become its own."""
+
+    node_id: NodeId
+    cards: tuple[int, ...] = ()
+
+
 class TaskState(StrEnum):
     """Where one task of the current attempt stands."""
 
@@ -184,6 +192,7 @@ class Job:
     node_counts: tuple[tuple[int, int], ...] = ()  # (ms, running tasks) at every change
     ending: Ending | None = None
     reason: Reason | None = None  # why it is where it is
+    deleting: bool = False  # its owner deleted it; it goes once its tasks have drained
     revision: int = 0
 
     @property

@@ -1,0 +1,1 @@
+"""Trackside's own API under /api/trackside/v1: what no vendor's dialect has."""

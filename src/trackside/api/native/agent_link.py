@@ -1,0 +1,139 @@
+"""Knows how a node's agent talks to the server: hello, orders, reports."""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import msgspec
+
+from trackside.api.operation import Call, Operation, Param
+from trackside.domain import rules
+from trackside.domain.errors import Invalid
+from trackside.domain.exchange import Hello, Orders, Report, ReportAck, ReportBatch
+from trackside.domain.job import Job, NodeId
+from trackside.domain.metric import Sample
+from trackside.ports import JobStore, Update
+
+ORDER_WAIT_SECONDS_MAX = 60.0
+PREFIX = "/api/trackside/v1/agent"
+
+
+class Nodes(Protocol):
+    """What the link needs of the engine."""
+
+    def hello(self, hello: Hello) -> None: ...
+    def seen(self, node_id: NodeId) -> None: ...
+    async def orders(self, node_id: NodeId, version: int, *, wait_seconds: float) -> Orders: ...
+    def changed(self) -> None: ...
+
+
+class Welcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server tells an agent that says hello."""
+
+    interval_seconds: float
+
+
+class AgentLink:
+    """Answers agents: applies their reports exactly once and hands out their orders."""
+
+    def __init__(
+        self,
+        *,
+        engine: Nodes,
+        store: JobStore,
+        append_samples: Callable[[list[Sample]], Awaitable[None]],
+        wake: Callable[[], None],
+        interval_seconds: float,
+    ) -> None:
+        self._engine = engine
+        self._store = store
+        self._append_samples = append_samples
+        self._wake = wake
+        self._interval_seconds = interval_seconds
+
+    def operations(self) -> tuple[Operation, ...]:
+        """Return the three operations of the link."""
+        action = "trackside:agent:report"
+        return (
+            Operation(
+                name="AgentHello",
+                method="POST",
+                path=f"{PREFIX}/hello",
+                action=action,
+                handler=self._hello,
+                summary="A node's agent introduces itself",
+                body=Hello,
+                response=Welcome,
+            ),
+            Operation(
+                name="AgentOrders",
+                method="GET",
+                path=f"{PREFIX}/orders",
+                action=action,
+                handler=self._orders,
+                summary="Wait for a node's orders",
+                response=Orders,
+                query=(
+                    Param(name="node", required=True, max_length=256),
+                    Param(name="version", type=int, required=True, minimum=0),
+                    Param(name="wait", type=int, minimum=0, maximum=int(ORDER_WAIT_SECONDS_MAX)),
+                ),
+            ),
+            Operation(
+                name="AgentReports",
+                method="POST",
+                path=f"{PREFIX}/reports",
+                action=action,
+                handler=self._reports,
+                summary="Take a node's reports; the answer says what is durable",
+                body=ReportBatch,
+                response=ReportAck,
+            ),
+        )
+
+    async def _hello(self, call: Call) -> Welcome:
+        self._engine.hello(call.body)
+        self._wake()
+        return Welcome(interval_seconds=self._interval_seconds)
+
+    async def _orders(self, call: Call) -> Orders:
+        node = call.query_one("node")
+        assert node is not None, "the parameter is required"
+        version = int(call.query_one("version") or 0)
+        wait = float(call.query_one("wait") or 0)
+        return await self._engine.orders(NodeId(node), version, wait_seconds=wait)
+
+    async def _reports(self, call: Call) -> ReportAck:
+        batch: ReportBatch = call.body
+        if not batch.reports:
+            raise Invalid("a batch needs at least one report")
+        self._engine.seen(batch.node_id)
+        # Samples first: appending one twice changes nothing, so a crash in between is harmless.
+        samples = [
+            sample for report in batch.reports if report.measured for sample in report.measured.samples
+        ]
+        if samples:
+            await self._append_samples(samples)
+        told = _Told()
+        through = await self._store.apply_reports(batch.node_id, batch.stream, batch.reports, told.apply)
+        if told.endings:
+            self._engine.changed()
+        if told.changed:
+            self._wake()
+        return ReportAck(through=through)
+
+
+class _Told:
+    """Applies reports and remembers whether somebody must be woken."""
+
+    def __init__(self) -> None:
+        self.changed = False
+        self.endings = False
+
+    def apply(self, job: Job, report: Report) -> Update | None:
+        change = rules.apply_report(job, report)
+        if change is None:
+            return None
+        moved, events = change
+        self.changed = self.changed or moved is not job
+        self.endings = self.endings or (moved.ending is not None and job.ending is None)
+        return Update(job=moved, events=events)

@@ -1,0 +1,272 @@
+"""Knows the rows of Trackside's own API."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from trackside.api.native.views import JobView, view_job
+from trackside.api.operation import Call, Operation, Param
+from trackside.domain.errors import Invalid
+from trackside.domain.phase import Phase
+from trackside.ports import JobQuery, Node
+
+PREFIX = "/api/trackside/v1"
+JOBS_PER_PAGE_MAX = 500
+POINTS_MAX = 11_000
+
+
+class JobList(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of jobs."""
+
+    jobs: tuple[JobView, ...]
+    matching: int
+    total: int
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """One series: means of each step that has samples."""
+
+    task: str
+    metric: str
+    card: int | None
+    points: list[tuple[int, float]]
+
+
+class SeriesList(msgspec.Struct, frozen=True, kw_only=True):
+    """The series of a job."""
+
+    series: list[Series]
+
+
+class NodeView(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine with an agent."""
+
+    id: str
+    ip: str
+    cpu_cores: float
+    memory_bytes: int
+    gpus: int
+    npus: int
+    last_seen_ms: int
+
+
+class NodeList(msgspec.Struct, frozen=True, kw_only=True):
+    """All machines."""
+
+    nodes: list[NodeView]
+
+
+class UserRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Who to add."""
+
+    name: str
+    role: str = "user"
+
+
+class UserView(msgspec.Struct, frozen=True, kw_only=True):
+    """A user without secrets."""
+
+    name: str
+    project_id: str
+    role: str
+    access_key: str
+
+
+class UserKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """A new user's keys, shown this once."""
+
+    name: str
+    project_id: str
+    role: str
+    access_key: str
+    secret_key: str
+    token: str
+
+
+class UserList(msgspec.Struct, frozen=True, kw_only=True):
+    """All users."""
+
+    users: list[UserView]
+
+
+class ObjectPut(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an object was stored."""
+
+    url: str
+    size_bytes: int
+
+
+async def list_jobs(call: Call) -> JobList:
+    """List jobs, newest first."""
+    query = JobQuery(
+        project_id=call.caller.project_id,
+        names_like=tuple(filter(None, [call.query_one("name")])),
+        phases=frozenset(Phase(name) for name in call.query.get("state", [])),
+        offset=int(call.query_one("offset") or 0),
+        limit=int(call.query_one("limit") or 50),
+    )
+    page = await call.services.jobs.search(call.caller, query)
+    jobs = tuple(view_job(job) for job in page.jobs)
+    return JobList(jobs=jobs, matching=page.matching, total=page.total)
+
+
+async def show_job(call: Call) -> JobView:
+    """Show a job with its attempts, tasks and reason."""
+    return view_job(call.services.jobs.show(call.caller, call.path["job_id"]))
+
+
+async def show_series(call: Call) -> SeriesList:
+    """Return the job's series, averaged over steps."""
+    start, end = _number(call, "start_ms"), _number(call, "end_ms")
+    step = int(call.query_one("step_ms") or 60_000)
+    if end <= start or (end - start) // step > POINTS_MAX:
+        raise Invalid(f"end_ms must come after start_ms, and at most {POINTS_MAX:,} steps fit between them")
+    found = call.services.metrics.series(
+        call.caller,
+        call.path["job_id"],
+        task=call.query_one("task"),
+        start_ms=start,
+        end_ms=end,
+        step_ms=step,
+    )
+    series = [
+        Series(task=key.task, metric=key.metric, card=key.card, points=sorted(points.items()))
+        for key, points in found.items()
+    ]
+    return SeriesList(series=series)
+
+
+async def list_users(call: Call) -> UserList:
+    """List users without their secrets."""
+    users = await call.services.users.list()
+    return UserList(
+        users=[
+            UserView(name=u.name, project_id=u.project_id, role=u.role, access_key=u.access_key)
+            for u in users
+        ]
+    )
+
+
+async def add_user(call: Call) -> UserKeys:
+    """Add a user and show its keys this once."""
+    made = await call.services.users.add(call.caller, call.body.name, call.body.role)
+    return UserKeys(
+        name=made.user.name,
+        project_id=made.user.project_id,
+        role=made.user.role,
+        access_key=made.user.access_key,
+        secret_key=made.user.secret_key,
+        token=made.token,
+    )
+
+
+async def remove_user(call: Call) -> None:
+    """Remove a user."""
+    await call.services.users.remove(call.caller, call.path["name"])
+
+
+def operations(nodes: Callable[[], Sequence[Node]]) -> tuple[Operation, ...]:
+    """Return the rows; `nodes` tells which machines there are."""
+
+    async def list_nodes(call: Call) -> NodeList:
+        """List the machines."""
+        del call
+        return NodeList(nodes=[_node(node) for node in nodes()])
+
+    return (
+        Operation(
+            name="ListJobs",
+            method="GET",
+            path=f"{PREFIX}/jobs",
+            action="trackside:job:list",
+            handler=list_jobs,
+            summary="List jobs, newest first",
+            response=JobList,
+            query=(
+                Param(name="state", repeated=True, choices=tuple(Phase)),
+                Param(name="name", max_length=256, description="a part of the name"),
+                Param(name="offset", type=int, minimum=0, maximum=10_000_000),
+                Param(name="limit", type=int, minimum=1, maximum=JOBS_PER_PAGE_MAX),
+            ),
+        ),
+        Operation(
+            name="ShowJob",
+            method="GET",
+            path=f"{PREFIX}/jobs/{{job_id}}",
+            action="trackside:job:get",
+            handler=show_job,
+            summary="Show a job with its attempts, tasks and reason",
+            response=JobView,
+        ),
+        Operation(
+            name="ShowJobSeries",
+            method="GET",
+            path=f"{PREFIX}/jobs/{{job_id}}/metrics",
+            action="trackside:job:get",
+            handler=show_series,
+            summary="Return a job's series, averaged over steps",
+            response=SeriesList,
+            query=(
+                Param(name="task", max_length=128),
+                Param(name="start_ms", type=int, required=True, minimum=0, maximum=2**53),
+                Param(name="end_ms", type=int, required=True, minimum=0, maximum=2**53),
+                Param(name="step_ms", type=int, minimum=1000, maximum=86_400_000),
+            ),
+        ),
+        Operation(
+            name="ListNodes",
+            method="GET",
+            path=f"{PREFIX}/nodes",
+            action="trackside:node:list",
+            handler=list_nodes,
+            summary="List the machines",
+            response=NodeList,
+        ),
+        Operation(
+            name="ListUsers",
+            method="GET",
+            path=f"{PREFIX}/users",
+            action="trackside:user:list",
+            handler=list_users,
+            summary="List users without their secrets",
+            response=UserList,
+        ),
+        Operation(
+            name="AddUser",
+            method="POST",
+            path=f"{PREFIX}/users",
+            action="trackside:user:create",
+            handler=add_user,
+            summary="Add a user and show its keys this once",
+            body=UserRequest,
+            response=UserKeys,
+            status=201,
+        ),
+        Operation(
+            name="RemoveUser",
+            method="DELETE",
+            path=f"{PREFIX}/users/{{name}}",
+            action="trackside:user:delete",
+            handler=remove_user,
+            summary="Remove a user; its keys stop working at once",
+        ),
+    )
+
+
+def _number(call: Call, name: str) -> int:
+    value = call.query_one(name)
+    if value is None:
+        raise Invalid(f"{name} is needed")
+    return int(value)
+
+
+def _node(node: Node) -> NodeView:
+    return NodeView(
+        id=node.id,
+        ip=node.ip,
+        cpu_cores=node.capacity.cpu_cores,
+        memory_bytes=node.capacity.memory_bytes,
+        gpus=node.capacity.gpus,
+        npus=node.capacity.npus,
+        last_seen_ms=node.last_seen_ms,
+    )

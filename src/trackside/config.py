@@ -1,0 +1,99 @@
+"""Knows every setting of the server, read once into one frozen value. docs/configuration.md lists them."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from trackside.domain.errors import Invalid
+
+DEFAULT_PORT = 8470
+
+
+class FlavorSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A size of task that jobs may ask for by name."""
+
+    id: str
+    name: str = ""
+    cpu_cores: float
+    memory_gib: float
+    gpus: int = 0
+    npus: int = 0
+    card_model: str | None = None
+    nodes_max: int = 64
+
+
+class EngineSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An environment that an engine id or an image stands for."""
+
+    id: str
+    name: str = ""
+    version: str = ""
+    images: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
+    environment: dict[str, str] = {}
+
+
+class S3Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An S3-compatible store that holds obs:// instead of the embedded directory."""
+
+    endpoint: str
+    access_key: str
+    secret_key_file: str
+    region: str = "us-east-1"
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Every setting, with its default."""
+
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    data_dir: str = ""  # ~/.trackside, or TRACKSIDE_DATA_DIR
+    database_url: str = ""  # empty: a SQLite file in the data directory
+    endpoint: str = ""  # how clients reach the server; empty: http://HOST:PORT
+    task_user: str = "nobody"  # who tasks run as when the server is root
+    sample_seconds: float = 5.0
+    run_agent: bool = True  # keep an agent running on this machine
+    node_id: str = ""  # empty: the machine's name
+    flavors: tuple[FlavorSetting, ...] = ()
+    engines: tuple[EngineSetting, ...] = ()
+    images: str = "lenient"  # or strict: refuse images no engine stands for
+    object_store: S3Setting | None = None
+    signature_window_seconds: int = 900
+    body_bytes_max: int = 8 * 1024 * 1024
+
+
+def load_settings(file: Path | None, **overrides: Any) -> Settings:
+    """Return the settings of a TOML or YAML file, with what was given on the command line over them."""
+    values = _read(file) if file else {}
+    values.update({name: value for name, value in overrides.items() if value is not None})
+    values.setdefault("data_dir", os.environ.get("TRACKSIDE_DATA_DIR") or str(Path.home() / ".trackside"))
+    try:
+        settings = msgspec.convert(values, Settings)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"the configuration is not valid: {error}") from None
+    _check(settings)
+    return settings
+
+
+def _read(file: Path) -> dict[str, Any]:
+    decode = msgspec.toml.decode if file.suffix == ".toml" else msgspec.yaml.decode
+    try:
+        found = decode(file.read_bytes())
+    except OSError as error:
+        raise Invalid(f"cannot read the configuration {file}: {error.strerror}") from None
+    except msgspec.DecodeError as error:
+        raise Invalid(f"the configuration {file} cannot be read: {error}") from None
+    if found is not None and not isinstance(found, dict):
+        raise Invalid(f"the configuration {file} must be a table of settings")
+    return dict(found or {})
+
+
+def _check(settings: Settings) -> None:
+    if not 0 <= settings.port <= 65_535:
+        raise Invalid(f"port must be 0 to 65535, not {settings.port}")
+    if not 1 <= settings.sample_seconds <= 60:
+        raise Invalid(f"sample_seconds must be 1 to 60, not {settings.sample_seconds:g}")
+    if settings.images not in ("lenient", "strict"):
+        raise Invalid(f"images must be lenient or strict, not {settings.images!r}")

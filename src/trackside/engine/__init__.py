@@ -1,0 +1,1 @@
+"""Places tasks on nodes: knows nothing of metrics or dialects."""

@@ -1,0 +1,106 @@
+"""Knows this machine: its one agent, what the agent should do, and which ports are free."""
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from trackside.domain.errors import Unavailable
+from trackside.domain.exchange import Hello, Launch, Orders, Stop, TaskKey
+from trackside.domain.job import Job, NodeId, Task, TaskState
+from trackside.ports import Clock, Node
+
+# Below the usual range of ephemeral ports, so that no outgoing connection takes one in between.
+PORTS = range(20_000, 32_000)
+
+
+class LocalEngine:
+    """Tells the agent of this machine what to do, by desired state: orders repeat until they are done."""
+
+    def __init__(
+        self,
+        *,
+        active: Callable[[], Iterable[Job]],
+        launch: Callable[[Job, Task, dict[NodeId, str]], Launch],
+        clock: Clock,
+    ) -> None:
+        self._active = active
+        self._launch = launch
+        self._clock = clock
+        self._nodes: dict[NodeId, Node] = {}
+        # Starts from the time so that a restarted server never repeats a version an agent has seen.
+        self._version = time.time_ns() // 1_000_000
+        self._changed = asyncio.Event()
+        self._next_port = PORTS.start
+
+    def hello(self, hello: Hello) -> None:
+        """Take note of an agent and its node."""
+        self._nodes[hello.node_id] = Node(
+            id=hello.node_id, ip=hello.host_ip, capacity=hello.capacity, last_seen_ms=self._clock.now_ms()
+        )
+        self.changed()
+
+    def seen(self, node_id: NodeId) -> None:
+        """Take note that a node answers."""
+        node = self._nodes.get(node_id)
+        if node is None:
+            raise Unavailable(f"the node {node_id} has not said hello since the server started")
+        self._nodes[node_id] = Node(
+            id=node.id, ip=node.ip, capacity=node.capacity, last_seen_ms=self._clock.now_ms()
+        )
+
+    def nodes(self) -> Sequence[Node]:
+        """Return the nodes whose agents have said hello."""
+        return tuple(self._nodes.values())
+
+    def free_port(self, node_id: NodeId, taken: frozenset[int]) -> int:
+        """Return a port nothing listens on here, going round so that one just freed rests."""
+        del node_id  # there is one machine
+        for _ in PORTS:
+            port = self._next_port
+            self._next_port = port + 1 if port + 1 in PORTS else PORTS.start
+            if port not in taken and _can_bind(port):
+                return port
+        raise Unavailable("no port is free for the job's tasks to meet on")
+
+    def changed(self) -> None:
+        """Wake the agent: its orders may have changed."""
+        self._version += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def orders(self, node_id: NodeId, version: int, *, wait_seconds: float) -> Orders:
+        """Return the node's orders as soon as they are newer than `version`, or after the wait."""
+        self.seen(node_id)
+        if version == self._version:
+            try:
+                await asyncio.wait_for(self._changed.wait(), wait_seconds)
+            except TimeoutError:
+                return Orders(version=version)
+        self.seen(node_id)
+        return self._orders(node_id)
+
+    def _orders(self, node_id: NodeId) -> Orders:
+        version = self._version
+        addresses = {node.id: node.ip for node in self._nodes.values()}
+        launch, stop = [], []
+        for job in self._active():
+            for task in job.tasks:
+                if task.node_id != node_id or task.state is TaskState.ENDED:
+                    continue
+                if job.ending is not None:
+                    key = TaskKey(job.id, task.attempt, task.name)
+                    stop.append(Stop(key=key, grace_seconds=job.spec.grace_seconds))
+                elif task.state is TaskState.PLACED:
+                    launch.append(self._launch(job, task, addresses))
+        return Orders(version=version, launch=tuple(launch), stop=tuple(stop))
+
+
+def _can_bind(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("0.0.0.0", port))  # noqa: S104 - asks whether it is free, never listens
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,169 @@
+"""Knows what callers may do with jobs: submit, look, change, stop, delete."""
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from trackside.domain import rules
+from trackside.domain.errors import Invalid, JobNotFound, TaskNotFound
+from trackside.domain.event import Event, Level
+from trackside.domain.identity import Caller
+from trackside.domain.job import Job, JobId, JobSpec, Record, task_names
+from trackside.domain.phase import Phase
+from trackside.domain.reason import Reason, ReasonCode
+from trackside.domain.resources import Capacity
+from trackside.ports import Clock, EventPage, EventQuery, JobPage, JobQuery, JobStore, ObjectStore, Update
+from trackside.service.catalog import Catalog
+from trackside.service.checks import check_fits, check_objects, check_spec, check_total_fits
+
+MESSAGE_LENGTH_MAX = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobChange:
+    """What may change after submission; None leaves a thing as it is."""
+
+    description: str | None = None
+    priority: int | None = None
+    preemptible: bool | None = None
+    annotations: Mapping[str, str] | None = None  # merged over the present ones
+    declared: Mapping[str, object] | None = None  # replaces a dialect's own words, by dialect
+
+
+class Jobs:
+    """Everything a caller can do with jobs. Nothing starts in here: the supervisor is woken instead."""
+
+    def __init__(
+        self,
+        *,
+        store: JobStore,
+        catalog: Catalog,
+        objects: ObjectStore,
+        clock: Clock,
+        capacities: Callable[[], Sequence[Capacity]],
+        wake: Callable[[], None],
+        orders_changed: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._objects = objects
+        self._clock = clock
+        self._capacities = capacities
+        self._wake = wake
+        self._orders_changed = orders_changed
+
+    async def submit(self, caller: Caller, spec: JobSpec) -> Job:
+        """Check a job and queue it; when this returns it is durable."""
+        check_spec(spec)
+        runtime = self._catalog.resolve(spec.runtime)
+        check_fits(spec, self._capacities())
+        check_total_fits(spec, self._capacities())
+        await check_objects(spec, self._objects)
+        job_id, now = JobId(str(uuid.uuid4())), self._clock.now_ms()
+        events = [Event(job_id=job_id, at_ms=now, message=f"submitted by {caller.user}")]
+        if spec.runtime.image and runtime is None:
+            told = f"the image {spec.runtime.image} was not used: no engine stands for it here"
+            events.append(Event(job_id=job_id, at_ms=now, message=told, level=Level.WARNING))
+
+        def make(number: int) -> Update:
+            job = Job(
+                id=job_id,
+                number=number,
+                project_id=caller.project_id,
+                owner=caller.user,
+                spec=spec,
+                phase=Phase.QUEUED,
+                created_at_ms=now,
+                records=(Record(number=1, queued_at_ms=now),),
+            )
+            return Update(job=job, events=tuple(events))
+
+        job = await self._store.insert(make)
+        self._wake()
+        return job
+
+    def show(self, caller: Caller, job_id: str) -> Job:
+        """Return a job of the caller's project."""
+        job = self._store.get(JobId(job_id))
+        if job is None or job.project_id != caller.project_id or job.deleting:
+            raise JobNotFound(f"there is no job {job_id!r} in this project")
+        return job
+
+    async def search(self, caller: Caller, query: JobQuery) -> JobPage:
+        """Return the jobs of the caller's project that match."""
+        return await self._store.search(replace(query, project_id=caller.project_id))
+
+    async def change(self, caller: Caller, job_id: str, wanted: JobChange) -> Job:
+        """Change what may be changed of a job."""
+        job = self.show(caller, job_id)
+
+        def change(job: Job) -> Update:
+            if wanted.priority not in (None, job.spec.priority) and job.phase is not Phase.QUEUED:
+                raise Invalid("the priority can only be changed while the job is queued")
+            return Update(job=replace(job, spec=_changed(job.spec, wanted)))
+
+        job = await self._store.update(job.id, change)
+        self._wake()
+        return job
+
+    async def stop(self, caller: Caller, job_id: str) -> Job:
+        """Ask a job to stop; one that is over already is left as it is."""
+        job = self.show(caller, job_id)
+
+        def change(job: Job) -> Update | None:
+            if job.final or job.phase is Phase.STOPPING:
+                return None
+            moved, events = rules.ask_stop(job, by=caller.user, at_ms=self._clock.now_ms())
+            return Update(job=moved, events=events)
+
+        job = await self._store.update(job.id, change)
+        self._orders_changed()
+        self._wake()
+        return job
+
+    async def delete(self, caller: Caller, job_id: str) -> None:
+        """Delete a job: at once for everybody who looks, and for good once its tasks have drained."""
+        job = self.show(caller, job_id)
+        reason = Reason(text=f"deleted by {caller.user}", code=ReasonCode.DELETED)
+
+        def change(job: Job) -> Update:
+            moved, events = job, tuple[Event, ...]()
+            if not job.final:
+                moved, events = rules.end_early(job, reason, at_ms=self._clock.now_ms())
+            return Update(job=replace(moved, deleting=True), events=events)
+
+        await self._store.update(job.id, change)
+        self._orders_changed()
+        self._wake()
+
+    async def name_exists(self, caller: Caller, workspace_id: str, name: str) -> bool:
+        """Say whether the project has a job of this name."""
+        return await self._store.name_exists(caller.project_id, workspace_id, name)
+
+    async def events(self, caller: Caller, query: EventQuery) -> EventPage:
+        """Return the events of a job."""
+        self.show(caller, query.job_id)
+        return await self._store.events(query)
+
+    async def note(self, caller: Caller, job_id: str, task: str, message: str, level: Level) -> None:
+        """Take down an event that the job itself reports."""
+        job = self.show(caller, job_id)
+        if task not in task_names(job.spec):
+            raise TaskNotFound(f"job {job_id} has no task {task!r}")
+        if len(message) > MESSAGE_LENGTH_MAX:
+            raise Invalid(f"an event may have at most {MESSAGE_LENGTH_MAX:,} characters")
+        event = Event(
+            job_id=job.id, at_ms=self._clock.now_ms(), message=message, level=level, source=task, task=task
+        )
+        await self._store.add_events([event])
+
+
+def _changed(spec: JobSpec, wanted: JobChange) -> JobSpec:
+    return replace(
+        spec,
+        description=spec.description if wanted.description is None else wanted.description,
+        priority=spec.priority if wanted.priority is None else wanted.priority,
+        preemptible=spec.preemptible if wanted.preemptible is None else wanted.preemptible,
+        annotations={**spec.annotations, **(wanted.annotations or {})},
+        declared={**spec.declared, **(wanted.declared or {})},
+    )
