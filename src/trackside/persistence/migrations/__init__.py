@@ -1,0 +1,1 @@
+"""Holds the steps from one schema to the next."""

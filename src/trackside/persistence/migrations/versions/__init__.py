@@ -1,0 +1,1 @@
+"""Holds one module per step; a step that was released is never edited."""

@@ -1,0 +1,180 @@
+"""Knows how lists of jobs and events are filtered, sorted, paged and counted.
+
+A job that is being deleted is in no list and in no count, though it still drains.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sqlalchemy import Column, ColumnElement, Connection, Select, Table, func, not_, or_, select
+
+from trackside.domain.errors import Invalid
+from trackside.domain.job import Job, ProjectId
+from trackside.persistence import schema
+from trackside.persistence.cache import JobCache
+from trackside.persistence.codec import INTEGER_MAX, check_number, check_text, event_of, fold
+from trackside.persistence.reading import read_jobs
+from trackside.ports import EventPage, EventQuery, JobPage, JobQuery
+
+PAGE_MAX = 10_000
+
+Condition = ColumnElement[bool]
+_jobs = schema.jobs.c
+_events = schema.events.c
+
+SORTS: dict[str, Column[Any]] = {
+    "created_at": _jobs.created_at_ms,
+    "name": _jobs.name,
+    "phase": _jobs.phase,
+    "ended_at": _jobs.ended_at_ms,
+    "started_at": _jobs.started_at_ms,
+    "owner": _jobs.owner,
+    "number": _jobs.number,
+}
+
+
+def _contains(column: Column[str], text: str) -> Condition:
+    return column.contains(fold(text), autoescape=True)
+
+
+def _contains_any(column: Column[str]) -> Callable[[Any], Condition]:
+    return lambda texts: or_(*(_contains(column, text) for text in texts))
+
+
+# One row per field of a JobQuery that filters: how a value that is set becomes a condition.
+_JOB_FILTERS: dict[str, Callable[[Any], Condition]] = {
+    "project_id": lambda value: _jobs.project_id == value,
+    "workspace_id": lambda value: _jobs.workspace_id == value,
+    "ids": _jobs.id.in_,
+    "names": _jobs.name.in_,
+    "names_like": _contains_any(_jobs.name_folded),
+    "phases": lambda phases: _jobs.phase.in_(sorted(phases)),
+    "kinds": _jobs.kind.in_,
+    "owners": _jobs.owner.in_,
+    "pool_ids": _jobs.pool_id.in_,
+    "descriptions_like": _contains_any(_jobs.description_folded),
+    "not_names": _jobs.name.not_in,
+    "not_phases": lambda phases: _jobs.phase.not_in(sorted(phases)),
+    "not_owners": _jobs.owner.not_in,
+    "created_from_ms": lambda at_ms: _jobs.created_at_ms >= at_ms,
+    "created_to_ms": lambda at_ms: _jobs.created_at_ms <= at_ms,
+    "ended_from_ms": lambda at_ms: _jobs.ended_at_ms >= at_ms,
+    "ended_to_ms": lambda at_ms: _jobs.ended_at_ms <= at_ms,
+}
+
+_EVENT_FILTERS: dict[str, Callable[[Any], Condition]] = {
+    "job_id": lambda value: _events.job_id == value,
+    "levels": _events.level.in_,
+    "contains": lambda text: _contains(_events.message_folded, text),
+    "from_ms": lambda at_ms: _events.at_ms >= at_ms,
+    "to_ms": lambda at_ms: _events.at_ms <= at_ms,
+    "task": lambda name: _events.task == name,
+}
+
+_COUNT = select(schema.projects.c.job_count)
+
+
+def check_jobs(query: JobQuery) -> None:
+    """Raise Invalid if no database could answer this."""
+    if query.sort_by not in SORTS:
+        raise Invalid(f"jobs cannot be sorted by {query.sort_by!r}; valid: {', '.join(SORTS)}")
+    _check_values(query, _JOB_FILTERS)
+    _check_page(query.offset, query.limit)
+
+
+def check_events(query: EventQuery) -> None:
+    """Raise Invalid if no database could answer this."""
+    _check_values(query, _EVENT_FILTERS)
+    _check_page(query.offset, query.limit)
+
+
+def jobs(connection: Connection, query: JobQuery, cache: JobCache) -> JobPage:
+    """Return one page of jobs and the counts, all of one moment."""
+    epoch = cache.epoch  # taken before the snapshot, which begins with the first statement
+    conditions = list(_conditions(query, _JOB_FILTERS))
+    total = count(connection, query.project_id)
+    matching = total if len(conditions) == 1 else _visible(connection, conditions)
+    page = select(_jobs.id, _jobs.revision).where(*conditions, not_(_jobs.deleting)).order_by(*_order(query))
+    found = _load(connection, _paged(page, query), cache, epoch)
+    return JobPage(jobs=found, matching=matching, total=total)
+
+
+def count(connection: Connection, project_id: ProjectId) -> int:
+    """Return how many jobs the project has."""
+    return connection.scalar(_COUNT.where(schema.projects.c.id == project_id)) or 0
+
+
+def name_exists(connection: Connection, project_id: ProjectId, workspace_id: str, name: str) -> bool:
+    """Say whether a job of this name exists."""
+    same = (_jobs.project_id == project_id, _jobs.workspace_id == workspace_id, _jobs.name == name)
+    found = select(_jobs.id).where(*same, not_(_jobs.deleting)).limit(1)
+    return connection.scalar(found) is not None
+
+
+def events(connection: Connection, query: EventQuery) -> EventPage:
+    """Return one page of events and how many match."""
+    conditions = list(_conditions(query, _EVENT_FILTERS))
+    order = [column.desc() if query.descending else column.asc() for column in (_events.at_ms, _events.id)]
+    page = _paged(select(schema.events).where(*conditions).order_by(*order), query)
+    found = tuple(event_of(row) for row in connection.execute(page))
+    return EventPage(events=found, matching=_matching(connection, schema.events, conditions))
+
+
+def _conditions(
+    query: JobQuery | EventQuery, filters: dict[str, Callable[[Any], Condition]]
+) -> Iterator[Condition]:
+    for field, condition in filters.items():
+        value = getattr(query, field)
+        if value is not None and value not in ((), frozenset()):
+            yield condition(value)
+
+
+def _visible(connection: Connection, conditions: list[Condition]) -> int:
+    """Count twice: the first count needs nothing but an index, the second meets only a few rows."""
+    hidden = _matching(connection, schema.jobs, [*conditions, _jobs.deleting.expression])
+    return _matching(connection, schema.jobs, conditions) - hidden
+
+
+def _matching(connection: Connection, table: Table, conditions: list[Condition]) -> int:
+    return connection.scalar(select(func.count()).select_from(table).where(*conditions)) or 0
+
+
+def _order(query: JobQuery) -> Iterator[ColumnElement[Any]]:
+    """Yield the sort keys: an absent time comes before every other, and the number makes the order total."""
+    for column in (SORTS[query.sort_by], _jobs.number):
+        order = column.desc() if query.descending else column.asc()
+        if not column.nullable:
+            yield order
+        else:  # SQLite's own order, which PostgreSQL must be told
+            yield order.nulls_last() if query.descending else order.nulls_first()
+
+
+def _paged(statement: Select[Any], query: JobQuery | EventQuery) -> Select[Any]:
+    return statement.offset(query.offset).limit(query.limit)
+
+
+def _load(connection: Connection, page: Select[Any], cache: JobCache, epoch: int) -> tuple[Job, ...]:
+    """Return the jobs of a page: from memory where it holds the very revision this snapshot sees."""
+    rows = connection.execute(page).all()
+    known = {row.id: job for row in rows if (job := cache.get(row.id)) and job.revision == row.revision}
+    read = read_jobs(connection, [row.id for row in rows if row.id not in known])
+    cache.remember(read.values(), epoch)
+    known |= read
+    return tuple(known[row.id] for row in rows)
+
+
+def _check_values(query: JobQuery | EventQuery, filters: dict[str, Callable[[Any], Condition]]) -> None:
+    for field in filters:
+        value = getattr(query, field)
+        for item in value if isinstance(value, tuple | frozenset) else (value,):
+            if isinstance(item, int):
+                check_number(item)
+            else:
+                check_text(item)
+
+
+def _check_page(offset: int, limit: int) -> None:
+    if not 0 <= offset <= INTEGER_MAX:
+        raise Invalid("the offset must be 0 or more")
+    if not 0 <= limit <= PAGE_MAX:
+        raise Invalid(f"the limit must be between 0 and {PAGE_MAX}")
