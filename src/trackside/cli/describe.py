@@ -1,0 +1,117 @@
+"""Knows how one job is told on a terminal or a pipe: show and explain."""
+
+from collections import Counter
+
+from trackside.cli.session import Column, Session
+from trackside.cli.views import JobView, RecordView, TaskView
+from trackside.cli.words import UNKNOWN, ago, clock, date_and_clock, duration, state
+from trackside.domain.wording import counted, signal_name
+
+WORKERS_SHOWN = 32
+
+
+def show_job(session: Session, job: JobView) -> None:
+    """Print where a job stands."""
+    shown = state(job.phase)
+    now = session.now_ms()
+    took = job.took_ms(now)
+    after = f" {'after' if job.final else 'for'} {duration(took)}" if took is not None else ""
+    attempts = f", {counted(len(job.records), 'attempt')}" if len(job.records) > 1 else ""
+    session.out(f"{job.name}  {session.paint(shown.icon, shown.color)} {shown.word}{after}{attempts}")
+    _line(session, "id", job.id)
+    _line(session, "why", job.why or UNKNOWN)
+    _line(
+        session, "created", f"{date_and_clock(job.created_at_ms, utc=session.utc)} by {job.owner or UNKNOWN}"
+    )
+    if job.description:
+        _line(session, "about", job.description)
+    if job.records:
+        _line(session, "attempts", "   ".join(_attempt(record, now) for record in job.records))
+    _line(session, "workers", _workers(job))
+    _tasks(session, job)
+    if job.phase in ("failed", "create_failed", "lost", "queued"):
+        session.talk(f"next: trackside explain {job.name}")
+
+
+def explain_job(session: Session, job: JobView) -> None:
+    """Print why a job is where it is, how sure that is, what follows and what to do."""
+    reason = job.reason
+    if reason is None or not reason.text:
+        session.out(f"{job.name} is {state(job.phase).word.lower()}; no reason is recorded.")
+    else:
+        when = f" at {clock(job.ended_at_ms, utc=session.utc)}" if job.ended_at_ms else ""
+        proof = f": {'; '.join(reason.evidence)}" if reason.evidence else ""
+        session.out(f"{reason.text}{when}.  [{reason.certainty}{proof}] [{reason.code}]")
+        if reason.hint:
+            _line(session, "try", reason.hint, indent=2)
+    for record in job.records[:-1]:
+        if record.reason:
+            _line(session, f"#{record.number}", record.reason.text, indent=2)
+    _tasks(session, job)
+    task = job.culprit
+    if task and job.phase in ("failed", "create_failed"):
+        session.talk(f"log: trackside logs {job.name} -w {task} --tail 50")
+
+
+def _line(session: Session, label: str, text: str, *, indent: int = 0) -> None:
+    separator = " " * max(2, 10 - len(label)) if session.terminal else "\t"
+    session.out(f"{' ' * indent if session.terminal else ''}{label}{separator}{text}")
+
+
+def _attempt(record: RecordView, now: int) -> str:
+    if record.ended_at_ms is None:
+        return f"#{record.number} since {ago(record.running_at_ms or record.queued_at_ms, now)}"
+    ended = f" ({record.reason.text})" if record.reason else ""
+    return f"#{record.number} {duration(record.duration_ms)}{ended}"
+
+
+def _workers(job: JobView) -> str:
+    if not job.tasks:
+        return f"{counted(job.workers, 'worker')}, none placed yet"
+    counts = Counter(_ended(task) if task.state == "ended" else task.state for task in job.tasks)
+    return ", ".join(f"{number} {word}" for word, number in counts.most_common())
+
+
+def _ended(task: TaskView) -> str:
+    if task.exit_code == 0:
+        return "succeeded"
+    stopped = task.reason is not None and task.reason.code in (
+        "stopped-by-user",
+        "peer-failed",
+        "max-duration",
+    )
+    return "stopped" if stopped else "failed"
+
+
+def _tasks(session: Session, job: JobView) -> None:
+    shown = job.tasks if not session.terminal else job.tasks[:WORKERS_SHOWN]
+    if not shown:
+        return
+    now = session.now_ms()
+    session.table(
+        [
+            Column("WORKER", lambda task: task.name),
+            Column("STATE", lambda task: task.state),
+            Column("NODE", lambda task: task.node or UNKNOWN),
+            Column("TOOK", lambda task: duration(_task_took(task, now)), lambda task: _task_took(task, now)),
+            Column("EXIT", _exit, lambda task: task.exit_code),
+            Column("WHY", lambda task: task.reason.text if task.reason else UNKNOWN),
+        ],
+        shown,
+    )
+    if len(shown) < len(job.tasks):
+        session.talk(
+            f"{len(shown)} of {counted(len(job.tasks), 'worker')}. All: trackside show {job.name} --json"
+        )
+
+
+def _task_took(task: TaskView, now: int) -> int | None:
+    if task.duration_ms is not None or task.started_at_ms is None:
+        return task.duration_ms
+    return (task.ended_at_ms or now) - task.started_at_ms
+
+
+def _exit(task: TaskView) -> str:
+    if task.signal is not None:
+        return signal_name(task.signal)
+    return UNKNOWN if task.exit_code is None else str(task.exit_code)

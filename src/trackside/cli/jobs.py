@@ -1,0 +1,224 @@
+"""The verbs that look at jobs and end them: ls, show, explain, events, wait, stop, rm."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trackside.cli.errors import ExitCode, Usage
+from trackside.cli.session import Column, Session, verb
+
+if TYPE_CHECKING:
+    from trackside.cli.views import JobView
+
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A name, the beginning of an id, or @last.")]
+TimeoutOption = Annotated[
+    float | None, typer.Option("--timeout", min=0, metavar="SECONDS", help="Give up waiting then.")
+]
+
+SHOWN = 20
+ALL_MAX = 10_000
+EVENTS_MAX = 10_000
+
+
+@verb
+def ls(
+    session: Session,
+    state: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--state", "-s", help="Only: active, waiting, starting, running, succeeded, failed, stopped …"
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Only names that contain this.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=ALL_MAX, help="At most so many.")] = SHOWN,
+    show_all: Annotated[bool, typer.Option("--all", "-a", help="All of them.")] = False,
+) -> None:
+    """List jobs, newest first."""
+    from trackside.cli.views import machine
+
+    phases = _phases(state or [])
+    jobs = list(session.api.all_jobs(states=phases, name=name, most=ALL_MAX if show_all else limit))
+    if session.as_json:
+        counts = session.api.jobs(states=phases, name=name, limit=1)
+        shown = [machine(job) for job in jobs]
+        session.emit({"jobs": shown, "matching": counts.matching, "total": counts.total})
+        return
+    if jobs or not session.terminal:
+        session.table(_columns(session), jobs)
+    _summary(session, len(jobs), phases, name)
+
+
+def _columns(session: Session) -> list[Column]:
+    from trackside.cli import words
+
+    def icon(job: "JobView") -> str:
+        shown = words.state(job.phase)
+        return session.paint(shown.icon, shown.color)
+
+    now = session.now_ms()
+    return [
+        Column("", icon, only="tty"),
+        Column("ID", lambda job: job.id, only="pipe"),
+        Column("NAME", lambda job: job.name),
+        Column("STATE", lambda job: words.state(job.phase).word, lambda job: job.phase),
+        Column("WORKERS", lambda job: f"{job.alive}/{job.workers}", right=True),
+        Column(
+            "STARTED", lambda job: words.ago(job.started_at_ms, now), lambda job: words.iso(job.started_at_ms)
+        ),
+        Column("TOOK", lambda job: words.duration(job.took_ms(now)), _seconds(now)),
+        Column("ENDED", lambda job: words.iso(job.ended_at_ms) or "", only="pipe"),
+        Column("OWNER", lambda job: job.owner),
+        Column("WHY", lambda job: job.why or words.UNKNOWN, lambda job: job.why),
+    ]
+
+
+def _seconds(now: int) -> "Callable[[JobView], float | None]":
+    def seconds(job: "JobView") -> float | None:
+        took = job.took_ms(now)
+        return None if took is None else took / 1000
+
+    return seconds
+
+
+def _phases(states: list[str]) -> tuple[str, ...]:
+    from trackside.cli.words import STATE_OF, phases_of
+
+    phases: list[str] = []
+    for word in (part for state in states for part in state.split(",") if part):
+        found = phases_of(word)
+        if not found:
+            known = sorted({shown.word.lower() for shown in STATE_OF.values()})
+            raise Usage(f"no state is called {word!r}", f"the states are: active, {', '.join(known)}")
+        phases += found
+    return tuple(dict.fromkeys(phases))
+
+
+def _summary(session: Session, shown: int, phases: tuple[str, ...], name: str | None) -> None:
+    counts = session.api.jobs(states=phases, name=name, limit=1)
+    if counts.total == 0:
+        session.talk("There are no jobs yet. Start one: trackside submit job.yaml")
+    elif counts.matching == 0:
+        session.talk(f"No job matches. {counts.total:,} without the filter.")
+    elif shown < counts.matching:
+        session.talk(f"{shown:,} of {counts.matching:,} jobs. All: trackside ls --all")
+    elif counts.matching < counts.total:
+        session.talk(f"{shown:,} of {counts.total:,} jobs match.")
+
+
+@verb
+def show(session: Session, job: JobArgument) -> None:
+    """Show one job: where it stands, why, its attempts and workers."""
+    from trackside.cli.describe import show_job
+    from trackside.cli.resolve import find_job
+    from trackside.cli.views import machine
+
+    found = find_job(session.api, job)
+    if session.as_json:
+        session.emit({"job": machine(found)})
+    else:
+        show_job(session, found)
+
+
+@verb
+def explain(session: Session, job: JobArgument) -> None:
+    """Say why a job is where it is, how sure that is, and what to do."""
+    from trackside.cli.describe import explain_job
+    from trackside.cli.resolve import find_job
+    from trackside.cli.views import machine
+
+    found = find_job(session.api, job)
+    if session.as_json:
+        told = machine(found)
+        session.emit({key: told[key] for key in ("id", "name", "phase", "reason", "records", "tasks")})
+    else:
+        explain_job(session, found)
+
+
+@verb
+def events(
+    session: Session,
+    job: JobArgument,
+    level: Annotated[str | None, typer.Option("--level", help="Only Info, Warning or Error.")] = None,
+    tail: Annotated[int | None, typer.Option("--tail", min=1, metavar="N", help="Only the last N.")] = None,
+) -> None:
+    """Show what happened to a job, oldest first."""
+    from trackside.cli.resolve import find_job
+
+    if level and level.capitalize() not in ("Info", "Warning", "Error"):
+        raise Usage(f"no level is called {level!r}", "the levels are: Info, Warning, Error")
+    found = find_job(session.api, job)
+    wanted = level.capitalize() if level else None
+    told = list(session.api.all_events(found.id, level=wanted, most=EVENTS_MAX))[-(tail or EVENTS_MAX) :]
+    if session.as_json:
+        for event in told:
+            session.emit(event)
+        return
+    session.table(
+        [
+            Column("TIME", lambda event: event.get("time", "")),
+            Column("LEVEL", lambda event: event.get("level", "")),
+            Column("SOURCE", lambda event: event.get("source", "")),
+            Column("MESSAGE", lambda event: event.get("message", "")),
+        ],
+        told,
+    )
+
+
+@verb
+def wait(session: Session, job: JobArgument, timeout: TimeoutOption = None) -> None:
+    """Wait for a job's end; the exit code says how it ended (0, 20 failed, 21 stopped, 22 timed out)."""
+    from trackside.cli.follow import conclude, watch
+    from trackside.cli.resolve import find_job
+
+    ended = watch(session, find_job(session.api, job), timeout)
+    raise typer.Exit(conclude(session, ended))
+
+
+@verb
+def stop(
+    session: Session,
+    job: JobArgument,
+    wait_for_it: Annotated[bool, typer.Option("--wait", help="Return when it has stopped.")] = False,
+    timeout: TimeoutOption = None,
+) -> None:
+    """Stop a job: its workers get TERM, time to save, then KILL."""
+    from trackside.cli.follow import ending, watch
+    from trackside.cli.resolve import find_job
+    from trackside.cli.views import machine
+
+    found = find_job(session.api, job)
+    session.api.stop(found.id)
+    found = session.api.job(found.id)
+    if wait_for_it:
+        found = watch(session, found, timeout)
+    if session.as_json:
+        session.emit({"job": machine(found)})
+    elif found.final:
+        session.out(ending(session, found))
+    else:
+        session.out(f"Stopping {found.name} ({found.id[:8]})")
+
+
+@verb
+def rm(
+    session: Session,
+    jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help="Names, beginnings of ids, or @last.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete jobs with everything that is kept of them: logs, metrics, events."""
+    import sys
+
+    from trackside.cli.resolve import find_job
+
+    found = [find_job(session.api, job) for job in jobs]
+    names = ", ".join(job.name for job in found)
+    asking = session.terminal and sys.stdin.isatty() and not yes
+    if asking and not typer.confirm(f"Delete {names} and everything that is kept of it?", err=True):
+        raise typer.Exit(ExitCode.UNEXPECTED)
+    for job in found:
+        session.api.delete(job.id)
+        if session.as_json:
+            session.emit({"deleted": job.id, "name": job.name})
+        else:
+            session.out(f"Deleted {job.name} ({job.id[:8]})")

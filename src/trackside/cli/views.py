@@ -1,0 +1,135 @@
+"""Knows the shape of Trackside's own answers (/api/trackside/v1) and how they are given on as --json."""
+
+from typing import Any
+
+import msgspec
+
+from trackside.cli.words import FINAL_PHASES, iso
+
+
+class ReasonView(msgspec.Struct, kw_only=True):
+    """Why something is where it is."""
+
+    text: str = ""
+    code: str = ""
+    certainty: str = "unknown"
+    task: str | None = None
+    evidence: list[str] = []
+    hint: str | None = None
+
+
+class TaskView(msgspec.Struct, kw_only=True):
+    """One task of the current attempt."""
+
+    name: str
+    state: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    node: str | None = None
+    attempt: int | None = None
+    cards: list[int] = []
+    cpu_cores: float | None = None
+    memory_bytes: int | None = None
+    started_at_ms: int | None = None
+    ended_at_ms: int | None = None
+    duration_ms: int | None = None
+    reason: ReasonView | None = None
+
+
+class RecordView(msgspec.Struct, kw_only=True):
+    """One attempt."""
+
+    number: int = 1
+    start_type: str = ""
+    queued_at_ms: int | None = None
+    running_at_ms: int | None = None
+    ended_at_ms: int | None = None
+    duration_ms: int | None = None
+    reason: ReasonView | None = None
+    culprit: str | None = None
+
+
+class JobView(msgspec.Struct, kw_only=True):
+    """One job as the native API tells it."""
+
+    id: str
+    name: str
+    phase: str
+    number: int | None = None
+    owner: str = ""
+    description: str = ""
+    reason: ReasonView | None = None
+    created_at_ms: int | None = None
+    started_at_ms: int | None = None
+    ended_at_ms: int | None = None
+    records: list[RecordView] = []
+    tasks: list[TaskView] = []
+    workers: int = 0
+
+    @property
+    def final(self) -> bool:
+        """Say whether the job is over."""
+        return self.phase in FINAL_PHASES
+
+    @property
+    def why(self) -> str:
+        """Return the one sentence that explains the job."""
+        return self.reason.text if self.reason else ""
+
+    @property
+    def alive(self) -> int:
+        """Return how many tasks run."""
+        return sum(task.state == "running" for task in self.tasks)
+
+    def took_ms(self, now_ms: int) -> int | None:
+        """Return how long it ran, or has run so far."""
+        if self.started_at_ms is None:
+            return None
+        return (self.ended_at_ms if self.ended_at_ms is not None else now_ms) - self.started_at_ms
+
+    @property
+    def culprit(self) -> str | None:
+        """Return the task that decided the job's fate, if one did."""
+        named = self.reason.task if self.reason else None
+        return named or next((record.culprit for record in reversed(self.records) if record.culprit), None)
+
+
+class SeriesView(msgspec.Struct, kw_only=True):
+    """One metric of one task: [ms, value] pairs, gaps left out."""
+
+    task: str
+    metric: str
+    card: int | None = None
+    points: list[tuple[int, float | None]] = []
+
+
+def job_view(answer: Any) -> JobView:
+    """Read one job."""
+    return msgspec.convert(answer, JobView, strict=False)
+
+
+def series_view(answer: Any) -> list[SeriesView]:
+    """Read the series of a job."""
+    return msgspec.convert(answer.get("series") or [], list[SeriesView], strict=False)
+
+
+def machine(view: msgspec.Struct) -> dict[str, Any]:
+    """Return a view for --json: times in UTC ISO, durations in seconds, everything else as it is."""
+    shown: dict[str, Any] = _machine(msgspec.to_builtins(view))
+    return shown
+
+
+def _machine(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_machine(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    shown: dict[str, Any] = {}
+    for key, item in value.items():
+        if key.endswith("_at_ms"):
+            shown[key.removesuffix("_ms")] = iso(item)
+        elif key == "duration_ms":
+            shown["duration_seconds"] = None if item is None else item / 1000
+        else:
+            shown[key] = _machine(item)
+    return shown
