@@ -6,6 +6,7 @@ true numbers. A reading in between is merged into the next sample.
 """
 
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 from trackside.collect.gpu import Gpus
@@ -20,15 +21,16 @@ from trackside.domain.metric import Sample
 class Sensors:
     """Measures all tasks of a node."""
 
-    def __init__(self, interval_ms: int) -> None:
+    def __init__(self, interval_ms: int, *, clock: Callable[[], int] | None = None) -> None:
         if interval_ms <= 0:
             raise ValueError(f"the interval must be positive, not {interval_ms} ms")
         self._interval_ms = interval_ms
+        self._now_ms = clock or boot_ms
         self._meters: dict[TaskKey, TaskMeter] = {}
         self._scan = ProcessScan()
         self._sockets = SocketPass()
         self._gpus = Gpus()
-        self._next_pass_ms = self._pass_after(boot_ms())
+        self._next_pass_ms = self._pass_after(self._now_ms())
 
     def __enter__(self) -> "Sensors":
         return self
@@ -45,7 +47,7 @@ class Sensors:
         """Measure this task from now on; a key that is measured already stays as it is."""
         if probe.key in self._meters:
             return
-        now_ms = boot_ms()
+        now_ms = self._now_ms()
         meter = TaskMeter(probe, now_ms)
         self._meters[probe.key] = meter
         meter.begin(now_ms)
@@ -62,7 +64,7 @@ class Sensors:
 
     def read(self, at_ms: int) -> list[Sample]:
         """Read what is due and return the samples that are complete, stamped with `at_ms`."""
-        now_ms = boot_ms()
+        now_ms = self._now_ms()
         if now_ms < self._next_pass_ms:
             self._read(
                 [m for m in self._meters.values() if (m.young_due_ms() or now_ms + 1) <= now_ms], now_ms
