@@ -1,0 +1,77 @@
+"""Knows in which ways a caller of the Huawei dialects and of our own API proves who it is."""
+
+from collections.abc import Callable
+
+from trackside.api.operation import Signed
+from trackside.auth import sdk_hmac
+from trackside.auth.directory import Directory, caller_of
+from trackside.domain.errors import Forbidden, Unauthenticated
+from trackside.domain.identity import Caller, User
+
+_BEARER = "Bearer "
+
+
+class Authenticator:
+    """Turn a signature or a token into a caller, and hold callers to their project.
+
+    A signature counts before a token: the SDK signs every request, also one with X-Auth-Token.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        *,
+        now_ms: Callable[[], int],
+        window_seconds: int = sdk_hmac.WINDOW_SECONDS,
+    ) -> None:
+        self._directory = directory
+        self._now_ms = now_ms
+        self._window_seconds = window_seconds
+
+    def __call__(self, signed: Signed) -> Caller:
+        """Return who sent the request; raise Unauthenticated or Forbidden."""
+        user = self._user(signed)
+        _check_project(user, signed)
+        return caller_of(user)
+
+    def _user(self, signed: Signed) -> User:
+        authorization = signed.headers.get("authorization", "")
+        if authorization.startswith(_BEARER):
+            return self._token_user(authorization[len(_BEARER) :].strip())
+        token = signed.headers.get("x-auth-token")
+        if token and not authorization:
+            return self._token_user(token)
+        if not authorization:
+            raise Unauthenticated(
+                "The request is not signed: send an SDK-HMAC-SHA256 Authorization header, an X-Auth-Token"
+                " or a bearer token."
+            )
+        access_key = sdk_hmac.verify(
+            method=signed.method,
+            raw_path=signed.raw_path,
+            raw_query=signed.raw_query,
+            headers=signed.headers,
+            body=signed.body,
+            secret_of=self._directory.secret_of,
+            now_ms=self._now_ms(),
+            window_seconds=self._window_seconds,
+        )
+        user = self._directory.user_of_access_key(access_key)
+        assert user is not None, "the directory knew the secret a moment ago"
+        return user
+
+    def _token_user(self, token: str) -> User:
+        user = self._directory.user_of_token(token)
+        if user is None:
+            raise Unauthenticated("The token is not known.")
+        return user
+
+
+def _check_project(user: User, signed: Signed) -> None:
+    named = signed.path.get("project_id")
+    stated = signed.headers.get("x-project-id")
+    if stated and named is not None and stated != named:
+        raise Unauthenticated("The X-Project-Id header and the path name different projects.")
+    project_id = named if named is not None else stated
+    if project_id and project_id != user.project_id:
+        raise Forbidden("The access key or token belongs to another project than the one asked for.")

@@ -1,0 +1,98 @@
+"""Who a request comes from, whichever way it proves it."""
+
+import time
+
+import pytest
+from huaweicloudsdkcore.auth.credentials import BasicCredentials
+from huaweicloudsdkcore.sdk_request import SdkRequest
+from huaweicloudsdkcore.signer.signer import Signer
+
+from trackside.api.authenticate import Authenticator
+from trackside.api.operation import Signed
+from trackside.auth.directory import Directory
+from trackside.auth.tokens import digest
+from trackside.domain.errors import Forbidden, Unauthenticated
+from trackside.domain.identity import User, UserRole
+from trackside.domain.job import ProjectId
+
+
+def user(name: str) -> User:
+    return User(
+        name=name,
+        project_id=ProjectId("p"),
+        role=UserRole.USER,
+        access_key=f"AK{name}",
+        secret_key=f"SK{name}",
+        token_digest=digest(f"T{name}"),
+    )
+
+
+AUTHENTICATE = Authenticator(
+    Directory([user("ann"), user("bob")]), now_ms=lambda: time.time_ns() // 1_000_000
+)
+
+
+def request(headers: dict[str, str], *, project_id: str | None = "p") -> Signed:
+    path = {} if project_id is None else {"project_id": project_id}
+    return Signed("GET", b"/v2/p/jobs", b"", headers, b"", path, "modelarts:trainJob:list")
+
+
+def signed_headers(name: str, **more: str) -> dict[str, str]:
+    sdk = SdkRequest(
+        method="GET",
+        schema="http",
+        host="h",
+        resource_path="/v2/p/jobs",
+        query_params=[],
+        header_params={key.replace("_", "-"): value for key, value in more.items()},
+        body=b"",
+    )
+    Signer(BasicCredentials(f"AK{name}", f"SK{name}", "p")).sign(sdk)
+    return {key.lower(): value for key, value in sdk.header_params.items()}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"x-auth-token": "Tann"},
+        {"authorization": "Bearer Tann"},
+        {"authorization": "Bearer Tann", "x-auth-token": "Tbob"},
+        signed_headers("ann"),
+        signed_headers("ann", X_Auth_Token="Tbob"),
+        signed_headers("ann", X_Project_Id="p"),
+    ],
+)
+def test_the_caller_is_who_proved_it(headers: dict[str, str]) -> None:
+    assert AUTHENTICATE(request(headers)).user == "ann"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"x-auth-token": ""},
+        {"x-auth-token": "Teve"},
+        {"authorization": "Bearer Teve", "x-auth-token": "Tann"},
+        {"authorization": "Basic Tann"},
+        {**signed_headers("ann"), "host": "other"},
+        signed_headers("eve"),
+        {**signed_headers("eve"), "x-auth-token": "Tann"},
+        signed_headers("ann", X_Project_Id="q"),
+    ],
+)
+def test_who_cannot_prove_it_is_refused(headers: dict[str, str]) -> None:
+    with pytest.raises(Unauthenticated):
+        AUTHENTICATE(request(headers))
+
+
+def test_a_project_is_a_wall() -> None:
+    with pytest.raises(Forbidden):
+        AUTHENTICATE(request({"x-auth-token": "Tann"}, project_id="q"))
+    with pytest.raises(Forbidden):
+        AUTHENTICATE(request({"x-auth-token": "Tann", "x-project-id": "q"}, project_id=None))
+
+
+def test_a_path_without_a_project_is_fine() -> None:
+    assert AUTHENTICATE(request({"x-auth-token": "Tann"}, project_id=None)).project_id == "p"
+    named = request({"x-auth-token": "Tann", "x-project-id": "p"}, project_id=None)
+    assert AUTHENTICATE(named).user == "ann"
