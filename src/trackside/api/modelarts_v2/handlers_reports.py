@@ -21,8 +21,8 @@ from trackside.api.modelarts_v2.wire_response import (
 from trackside.api.operation import Call, Raw
 from trackside.domain.errors import Invalid
 from trackside.domain.event import Level
+from trackside.domain.runtime import Runtime
 from trackside.ports import EventQuery
-from trackside.service.catalog import Runtime
 
 LINES_DEFAULT, LINES_MAX = 50, 500
 EVENTS_DEFAULT, EVENTS_MAX = 50, 100

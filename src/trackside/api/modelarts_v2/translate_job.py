@@ -1,7 +1,7 @@
 """Knows how a job reads in ModelArts v2: what was asked for, word for word, and what became of it."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -37,6 +37,8 @@ from trackside.api.modelarts_v2.wire_response import (
 from trackside.domain.job import Job, JobSpec, Role
 
 POLICY = "regular"
+
+T = TypeVar("T")
 
 
 def from_job(job: Job, *, flavor_of: FlavorLookup, now_ms: int) -> TrainingJob:
@@ -152,6 +154,10 @@ def _task_algorithm(given: TaskAlgorithm) -> TaskAlgorithmAnswer:
     }
     return TaskAlgorithmAnswer(
         **fields,
-        inputs=given.inputs[0] if given.inputs else None,
-        outputs=given.outputs[0] if given.outputs else None,
+        inputs=_one_or_all(given.inputs),
+        outputs=_one_or_all(given.outputs),
     )
+
+
+def _one_or_all(items: list[T] | None) -> T | list[T] | None:
+    return items[0] if items and len(items) == 1 else items

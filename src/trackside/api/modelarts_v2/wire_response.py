@@ -204,8 +204,9 @@ class TaskAlgorithmAnswer(Wire):
     code_dir: str | None = None
     boot_file: str | None = None
     engine: Engine | None = None
-    inputs: Input | None = None  # one object here, a list in the request: the vendor's way
-    outputs: Output | None = None
+    # The vendor's response has one object where its request has a list; several do not fit into one.
+    inputs: Input | list[Input] | None = None
+    outputs: Output | list[Output] | None = None
     local_code_dir: str | None = None
     working_dir: str | None = None
     environments: dict[str, str] | None = None
