@@ -66,7 +66,7 @@ class _Staging:
         self._directory(PurePosixPath("tmp"))
         code_dir, job_dir = self._code()
         inputs = [(channel, self._input(channel)) for channel in self._launch.inputs]
-        outputs = [(channel, self._channel_dir("outputs", channel)) for channel in self._launch.outputs]
+        outputs = [(channel, self._output(channel)) for channel in self._launch.outputs]
         told = inputs + outputs
         staged = Staged(
             environment={
@@ -81,7 +81,7 @@ class _Staging:
             code_dir=code_dir,
             boot_file=self._boot_file(code_dir),
             working_dir=self._working_dir(code_dir),
-            outputs={channel.url: path for channel, path in outputs},
+            outputs=_by_url(outputs),
         )
         if owner is not None:
             self._hand_over(owner)
@@ -90,6 +90,8 @@ class _Staging:
     def _code(self) -> tuple[Path | None, Path]:
         """Fetch the code; return its directory and the directory around it."""
         launch = self._launch
+        if launch.code_url is not None:
+            self._check_url(launch.code_url, "code_dir")
         if launch.local_code_dir:
             container_dir = _plain(launch.local_code_dir, "local_code_dir")
         else:
@@ -106,6 +108,16 @@ class _Staging:
         directory = self._channel_dir("inputs", channel)
         self._download(channel.url, directory, f"input {channel.name}")
         return directory
+
+    def _output(self, channel: Channel) -> Path:
+        self._check_url(channel.url, f"output {channel.name}")  # better refused now than after training
+        return self._channel_dir("outputs", channel)
+
+    def _check_url(self, url: str, what: str) -> None:
+        try:
+            self._objects.check_url(url)
+        except TracksideError as error:
+            raise StagingError(f"{what}: {error.detail}") from error
 
     def _channel_dir(self, kind: str, channel: Channel) -> Path:
         if channel.name in ("", ".", "..") or any(char in channel.name for char in "/\\=\0"):
@@ -178,6 +190,16 @@ class _Staging:
                 os.fchown(fd, *owner)
                 for entry in directories + files:
                     os.chown(entry, *owner, dir_fd=fd, follow_symlinks=False)
+
+
+def _by_url(outputs: list[tuple[Channel, Path]]) -> dict[str, Path]:
+    """Return where each output goes; two that would mix are refused."""
+    names: dict[str, str] = {}
+    for channel, _ in outputs:
+        other = names.setdefault(_place(channel.url), channel.name)
+        if other != channel.name:
+            raise StagingError(f"outputs {other} and {channel.name} both go to {channel.url}")
+    return {channel.url: path for channel, path in outputs}
 
 
 def _place(url: str) -> str:
