@@ -1,0 +1,151 @@
+"""Knows the last steps between a shim's fork and the user's command; each can fail and says so plainly.
+
+Standard library only, single-threaded: this runs in a freshly forked process.
+"""
+
+import contextlib
+import errno
+import json
+import os
+import signal
+import stat
+from typing import NoReturn
+
+from trackside.agent import linux
+from trackside.agent.record import Cover, Plan
+
+OOM_SCORE_RAISE = 200  # when the machine runs out of memory, a task goes before the agent does
+EXIT_CANNOT_START = 127
+
+_WORDS = {
+    errno.ENOENT: "no such file: {path}. Check the command and the job's code directory",
+    errno.EACCES: "no permission to run {path}. Make it readable and executable (chmod a+rx)",
+    errno.ENOEXEC: "{path} is not a program. Give it a first line such as #!/bin/sh",
+    errno.ENOTDIR: "{path}: a part of the path is not a directory",
+    errno.E2BIG: "the arguments and the environment together are too long for the system",
+    errno.ETXTBSY: "{path} is being written to",
+    errno.ENOMEM: "the system has no memory left to start {path}",
+    errno.EAGAIN: "the system's limit of processes is reached",
+}
+
+
+class CannotStart(Exception):
+    """The command could not be executed; the text is for the job's owner."""
+
+
+def run(plan: Plan, log_fd: int, error_fd: int) -> NoReturn:
+    """Become the user's command, or tell why not through `error_fd` and exit."""
+    try:
+        _prepare(plan, log_fd)
+        _execute(plan)
+    except CannotStart as error:
+        _tell(error_fd, str(error))
+    except OSError as error:
+        _tell(error_fd, f"the task could not be prepared: {error.strerror} ({error.filename})")
+    finally:
+        os._exit(EXIT_CANNOT_START)
+
+
+def _prepare(plan: Plan, log_fd: int) -> None:
+    os.setsid()
+    os.umask(0o022)
+    for path in plan["cgroup_joins"]:
+        _join(path)
+    _raise_oom_score()
+    if plan["covers"]:
+        cover(plan["covers"])
+    null_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    for source, target in ((null_fd, 0), (log_fd, 1), (log_fd, 2)):
+        os.dup2(source, target)
+    if plan["user"] is not None:
+        drop_privileges(*plan["user"])
+    _enter(plan["cwd"])
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        with contextlib.suppress(OSError, ValueError):  # the C library keeps two for itself
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, set())
+
+
+def cover(covers: list[Cover]) -> None:
+    """Hide directories the user may not pass, and show just the needed paths below them."""
+    try:
+        linux.unshare_mounts()
+    except PermissionError as error:
+        hidden = ", ".join(bind[1] for entry in covers for bind in entry["binds"])
+        raise CannotStart(
+            f"the task's user cannot reach {hidden}, and this system lets the agent make no mount namespace. "
+            "Move the data directory and Python to places every user can pass, or set task_user to root"
+        ) from error
+    # Everything is opened before anything is hidden.
+    sources = {source for entry in covers for source, _ in entry["binds"]}
+    opened = {source: os.open(source, os.O_PATH | os.O_CLOEXEC) for source in sources}
+    for entry in covers:
+        linux.mount("trackside", entry["at"], "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "mode=0755,size=1m")
+        for source, target in entry["binds"]:
+            _make_mount_point(opened[source], target)
+            linux.mount(f"/proc/self/fd/{opened[source]}", target, None, linux.MS_BIND | linux.MS_REC)
+    for fd in opened.values():
+        os.close(fd)
+
+
+def drop_privileges(uid: int, gid: int) -> None:
+    """Become an ordinary user for good: no groups, no capabilities, no way back."""
+    os.setgroups([])
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+    linux.forbid_new_privileges()
+
+
+def _execute(plan: Plan) -> NoReturn:
+    needed = plan["must_exist"]
+    if needed is not None:
+        try:
+            os.close(os.open(needed, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError as error:
+            raise CannotStart(_words(error.errno or 0, needed)) from error
+    try:
+        os.execvpe(plan["argv"][0], plan["argv"], plan["env"])  # noqa: S606  # the user's command is the point
+    except OSError as error:
+        raise CannotStart(_words(error.errno or 0, plan["argv"][0])) from error
+    except ValueError as error:
+        raise CannotStart(f"the command or its environment cannot be passed on: {error}") from error
+
+
+def _enter(path: str) -> None:
+    try:
+        os.chdir(path)
+    except OSError as error:
+        raise CannotStart(f"the working directory {path} cannot be entered: {error.strerror}") from error
+
+
+def _join(path: str) -> None:
+    """Move this single thread into a v1 group.
+
+    "0" into `tasks` is the one way that takes no machine-wide lock: `cgroup.procs` waits for every CPU.
+    """
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, b"0")
+    finally:
+        os.close(fd)
+
+
+def _raise_oom_score() -> None:
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "r+b", buffering=0) as file:
+        file.write(b"%d" % min(1000, int(file.read()) + OOM_SCORE_RAISE))
+
+
+def _make_mount_point(source_fd: int, target: str) -> None:
+    if stat.S_ISDIR(os.fstat(source_fd).st_mode):
+        os.makedirs(target, exist_ok=True)
+        return
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+
+
+def _words(number: int, path: str) -> str:
+    return _WORDS.get(number, "{path}: " + os.strerror(number)).format(path=path)
+
+
+def _tell(error_fd: int, message: str) -> None:
+    os.write(error_fd, json.dumps({"message": message[:2000]}).encode())

@@ -1,0 +1,86 @@
+"""Knows when the sensors are read and how their samples become reports; refuses to know devices."""
+
+import logging
+import math
+import time
+from collections.abc import Callable
+
+from trackside.agent.loop import Loop
+from trackside.collect.probe import ExitTotals, TaskProbe
+from trackside.collect.sensors import Sensors, boot_ms
+from trackside.domain.exchange import Measured, Report, TaskKey
+from trackside.domain.metric import Sample
+
+INTERVAL_SECONDS_DEFAULT = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class Meter:
+    """Read all sensors of all tasks when it is time; runs in the loop's thread."""
+
+    def __init__(self, loop: Loop, report: Callable[..., None], *, on_tick: Callable[[], None]) -> None:
+        self._loop = loop
+        self._report = report
+        self._on_tick = on_tick
+        self._interval_seconds = INTERVAL_SECONDS_DEFAULT
+        self._probes: dict[TaskKey, TaskProbe] = {}
+        self._sensors = Sensors(self._interval_ms)
+        self._due_ms: int | None = None
+        self._schedule()
+
+    def set_interval(self, seconds: float) -> None:
+        """Read as often as the server wants."""
+        if seconds == self._interval_seconds or seconds <= 0:
+            return
+        self._interval_seconds = seconds
+        self._sensors.close()
+        self._sensors = Sensors(self._interval_ms)
+        for probe in self._probes.values():
+            self._sensors.add(probe)
+        self._schedule()
+
+    def add(self, probe: TaskProbe) -> None:
+        """Measure a task from now on."""
+        self._probes[probe.key] = probe
+        try:
+            self._sensors.add(probe)
+        except OSError as error:  # it ended in this moment
+            _log.info("%s cannot be measured: %s", probe.key, error)
+        self._schedule()
+
+    def remove(self, key: TaskKey, at_ms: int, totals: ExitTotals | None) -> tuple[Report, ...]:
+        """Measure it no longer; return the last of its measurements."""
+        if self._probes.pop(key, None) is None:
+            return ()
+        return _measured(self._sensors.remove(key, at_ms, totals))
+
+    def close(self) -> None:
+        """Let go of the sensors."""
+        self._sensors.close()
+
+    @property
+    def _interval_ms(self) -> int:
+        return int(self._interval_seconds * 1000)
+
+    def _schedule(self) -> None:
+        """Make sure the next reading is not late; a timer that is too early finds nothing due."""
+        due_ms = self._sensors.next_read_ms()
+        if self._due_ms is None or due_ms < self._due_ms:
+            self._due_ms = due_ms
+            self._loop.call_later(max(0, due_ms - boot_ms()) / 1000, self._read)
+
+    def _read(self) -> None:
+        self._due_ms = None
+        try:
+            if boot_ms() >= self._sensors.next_read_ms():
+                self._report(*_measured(self._sensors.read(time.time_ns() // 1_000_000)))
+                self._on_tick()
+        finally:
+            self._schedule()
+
+
+def _measured(samples: list[Sample]) -> tuple[Report, ...]:
+    """Return the samples as a report, without what is not a number."""
+    finite = tuple(sample for sample in samples if math.isfinite(sample.value))
+    return (Report(seq=0, measured=Measured(samples=finite)),) if finite else ()

@@ -1,0 +1,299 @@
+"""Knows how to be the parent of one task: start it, wait for it, end its whole tree, leave the exit on disk.
+
+Standard library only, single-threaded; forked from the forker, outlives it and the agent. It talks to nobody:
+the agent reads its files. Refuses to know jobs, servers and orders.
+"""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+from typing import NoReturn, cast
+
+from trackside.agent import child, linux, record, tree
+from trackside.agent.record import ExitRecord, Plan, StartedRecord
+
+LOG_MODE = 0o600
+KILL_ROUND_SECONDS = 0.05
+START_ROUND_SECONDS = 0.05
+
+_WATCHED = {signal.SIGCHLD, signal.SIGTERM}
+
+
+def block_signals() -> None:
+    """Hold back the signals a shim waits for; the forker does this before it forks, so that none is lost."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+
+
+def main(state_dir: str, doorbell_fd: int) -> NoReturn:
+    """Be the shim of the task whose files lie in `state_dir`; ring by closing the doorbell once it runs."""
+    code = 1
+    try:
+        os.setsid()
+        linux.set_name("trackside-shim")
+        linux.become_subreaper()
+        os.chdir("/")
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_IGN)
+        if _claim(state_dir):
+            _Shim(state_dir, doorbell_fd).run()
+        code = 0
+    except BaseException:
+        traceback.print_exc(file=sys.stderr)
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+def _claim(state_dir: str) -> bool:
+    """Make this the one shim this task ever has. The lock comes first: a shim file without it means dead."""
+    if record.lock(f"{state_dir}/{record.LOCK}") is None:
+        return False
+    try:
+        fd = os.open(f"{state_dir}/{record.SHIM}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return False
+    with contextlib.suppress(OSError):  # on a full disk the empty file and the lock say enough
+        os.write(fd, record.line({"pid": os.getpid()}))
+    os.close(fd)
+    return True
+
+
+class _Totals:
+    """What all reaped processes used."""
+
+    def __init__(self) -> None:
+        self.cpu_seconds = 0.0
+        self.max_rss_bytes = 0
+        self.read_bytes: int | None = None
+        self.write_bytes: int | None = None
+
+    def add_io(self, pid: int) -> None:
+        """Count the bytes of a zombie, its reaped children included."""
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/io", "rb") as file:
+            fields = dict(line.split(b": ") for line in file.read().splitlines())
+            self.read_bytes = (self.read_bytes or 0) + int(fields[b"read_bytes"])
+            self.write_bytes = (self.write_bytes or 0) + int(fields[b"write_bytes"])
+
+
+class _Shim:
+    def __init__(self, state_dir: str, doorbell_fd: int) -> None:
+        self._dir = state_dir
+        self._doorbell_fd = doorbell_fd
+        with open(f"{state_dir}/{record.PLAN}", "rb") as file:
+            self._plan = cast(Plan, json.load(file))
+        self._main_pid: int | None = None
+        self._main_status: int | None = None
+        self._ended_boot_ms: int | None = None
+        self._started_boot_ms: int | None = None
+        self._totals = _Totals()
+        self._oom_kills_before = self._oom_kills()
+        self._stop_asked = False
+        self._kill_at: float | None = None  # CLOCK_BOOTTIME seconds
+
+    def run(self) -> None:
+        if self._stop_ordered():
+            self._stop_asked = True
+            self._leave("not_started", "stopped before its process began")
+            return
+        refused = self._start()
+        if refused is not None:
+            self._kill_rest()
+            self._leave("not_started" if self._stop_asked else "cannot_start", refused)
+            return
+        self._wait()
+        self._kill_rest()
+        self._leave("exited", "")
+
+    # --- start
+
+    def _start(self) -> str | None:
+        """Start the user's process; return why that was not possible."""
+        try:
+            log_fd = os.open(
+                self._plan["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, LOG_MODE
+            )
+        except OSError as error:
+            return f"the log cannot be written: {error.strerror}. Make room on the disk that holds the logs"
+        read_fd, write_fd = os.pipe()
+        pid = self._fork()
+        if pid == 0:
+            child.run(self._plan, log_fd, write_fd)
+        os.close(write_fd)
+        os.close(log_fd)
+        started_at_ms, self._started_boot_ms = _wall_ms(), _boot_ms()
+        self._main_pid = pid
+        refused = self._hear(read_fd)
+        os.close(read_fd)
+        if refused is not None:
+            return refused
+        value: StartedRecord = {
+            "pid": pid,
+            "start_ticks": tree.start_ticks(pid),
+            "boot_id": tree.boot_id(),
+            "at_ms": started_at_ms,
+        }
+        record.overwrite(f"{self._dir}/{record.STARTED}", value)
+        self._settle()
+        os.close(self._doorbell_fd)
+        return None
+
+    def _fork(self) -> int:
+        unified = self._plan["cgroup_unified"]
+        if unified is None:
+            return os.fork()
+        fd = os.open(unified, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return linux.fork_into_cgroup(fd)
+        finally:
+            os.close(fd)
+
+    def _hear(self, read_fd: int) -> str | None:
+        """Wait until the command runs (the pipe closes) or its process says why it cannot."""
+        while not select.select([read_fd], [], [], START_ROUND_SECONDS)[0]:
+            if self._stop_ordered():
+                self._stop_asked = True
+                return "stopped before its process began"
+        told = b""
+        while piece := os.read(read_fd, 65536):
+            told += piece
+        return str(json.loads(told)["message"]) if told else None
+
+    def _settle(self) -> None:
+        """Make it durable that this task was begun, before anyone is told that it runs."""
+        for path in (f"{self._dir}/{record.SHIM}", self._dir, os.path.dirname(self._dir)):
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            os.fsync(fd)
+            os.close(fd)
+
+    def _stop_ordered(self) -> bool:
+        return signal.SIGTERM in signal.sigpending() or os.path.exists(f"{self._dir}/{record.STOP}")
+
+    # --- wait and stop
+
+    def _wait(self) -> None:
+        """Wait for the main process; after a stop, for the whole tree or the end of its grace."""
+        if self._stop_ordered():
+            self._begin_stop()
+        while self._reap():
+            if self._main_status is not None and not self._stop_asked:
+                return
+            left = None if self._kill_at is None else self._kill_at - _boot_seconds()
+            if left is not None and left <= 0:
+                return
+            got = signal.sigwaitinfo(_WATCHED) if left is None else signal.sigtimedwait(_WATCHED, left)
+            if got is not None and got.si_signo == signal.SIGTERM:
+                self._begin_stop()
+
+    def _begin_stop(self) -> None:
+        """Ask every process to end; another request may shorten the grace but not lengthen it."""
+        order = record.read(f"{self._dir}/{record.STOP}") or {}
+        grace = order.get("grace_seconds", self._plan["grace_seconds"])
+        assert isinstance(grace, int | float)
+        kill_at = _boot_seconds() + max(0.0, grace)
+        self._kill_at = kill_at if self._kill_at is None else min(kill_at, self._kill_at)
+        if not self._stop_asked:
+            self._stop_asked = True
+            # A stopped process takes TERM only when it goes on.
+            pids = self._tree()
+            tree.send(pids, signal.SIGTERM)
+            tree.send(pids, signal.SIGCONT)
+
+    def _kill_rest(self) -> None:
+        """Kill until the kernel says there is no child left: orphans are ours too, so the tree is empty."""
+        while self._reap():
+            unified = self._plan["cgroup_unified"]
+            if unified is not None:
+                with contextlib.suppress(OSError), open(f"{unified}/cgroup.kill", "wb", buffering=0) as file:
+                    file.write(b"1")
+            tree.freeze_and_kill(self._tree)
+            if self._reap():
+                signal.sigtimedwait({signal.SIGCHLD}, KILL_ROUND_SECONDS)
+
+    def _tree(self) -> set[int]:
+        return tree.descendants([os.getpid()])
+
+    def _reap(self) -> bool:
+        """Take all that ended; say whether any child is left."""
+        while True:
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return False
+            if ended is None:
+                return True
+            self._take(ended.si_pid)
+
+    def _take(self, pid: int) -> None:
+        if pid == self._main_pid:
+            self._ended_boot_ms = _boot_ms()
+        self._totals.add_io(pid)
+        _, status, usage = os.wait4(pid, 0)
+        if pid == self._main_pid:
+            self._main_status = status
+        self._totals.cpu_seconds += usage.ru_utime + usage.ru_stime
+        self._totals.max_rss_bytes = max(self._totals.max_rss_bytes, usage.ru_maxrss * 1024)
+
+    # --- leave
+
+    def _leave(self, cause: str, message: str) -> None:
+        status = self._main_status if cause == "exited" else None
+        ended = self._ended_boot_ms or _boot_ms()
+        began = self._started_boot_ms
+        code = None if status is None else os.waitstatus_to_exitcode(status)
+        value: ExitRecord = {
+            "cause": cause,
+            "message": message,
+            "exit_code": code if code is not None and code >= 0 else None,
+            "signal": -code if code is not None and code < 0 else None,
+            "at_ms": _wall_ms() - (_boot_ms() - ended),
+            "ended_boot_ms": ended,
+            "duration_ms": ended - began if cause == "exited" and began is not None else None,
+            "cpu_seconds": round(self._totals.cpu_seconds, 6),
+            "max_rss_bytes": self._totals.max_rss_bytes,
+            "read_bytes": self._totals.read_bytes,
+            "write_bytes": self._totals.write_bytes,
+            "stop_asked": self._stop_asked,
+            "oom_kills": max(0, self._oom_kills() - self._oom_kills_before),
+            "memory_peak_bytes": self._memory_peak(),
+        }
+        record.overwrite(f"{self._dir}/{record.EXIT}", value)
+
+    def _oom_kills(self) -> int:
+        return _counter(self._plan["oom_file"], b"oom_kill")
+
+    def _memory_peak(self) -> int | None:
+        path = self._plan["memory_peak_file"]
+        with contextlib.suppress(OSError, ValueError):
+            if path is not None:
+                with open(path, "rb") as file:
+                    return int(file.read())
+        return None
+
+
+def _counter(path: str | None, name: bytes) -> int:
+    """Return the number behind `name` in a file of "name number" lines; 0 if it cannot be read."""
+    if path is None:
+        return 0
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        for line in file:
+            words = line.split()
+            if len(words) == 2 and words[0] == name:
+                return int(words[1])
+    return 0
+
+
+def _boot_seconds() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def _boot_ms() -> int:
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
