@@ -2,25 +2,40 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+DEMO   := $(VENV)/.demo-installed
 DEV    := $(VENV)/.dev-installed
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test check bench serve fmt clean system-packages
+.PHONY: help demo serve test check fmt bench soak
 
 help:
 	@echo "make demo    start a server and train a small two-worker job on it"
 	@echo "make serve   start a server on http://127.0.0.1:8470"
-	@echo "make test    run every test (installs the servers they need when root)"
+	@echo "make test    run every test (as root it installs the servers they need)"
 	@echo "make check   ruff and mypy --strict"
-	@echo "make bench   measure the hot paths against their bare limits"
+	@echo "make bench   measure the hot paths against their bare limits and their peers"
+	@echo "make soak    the long form of the crash tests"
 
 $(BIN)/python:
-	$(PYTHON) -c 'import sys; sys.exit("Trackside needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": set PYTHON=python3.11") if sys.version_info < (3, 11) else None'
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Trackside needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
+	$(PIP) --upgrade 'pip>=25.1'
+
+$(DEMO): pyproject.toml | $(BIN)/python
+	@echo "Installing Trackside into $(VENV) (about a minute the first time)"
+	$(PIP) --editable . --group demo
+	@touch $@
 
 $(DEV): pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev --group demo
-	touch $@
+	@echo "Installing Trackside and its tools into $(VENV) (about a minute the first time)"
+	$(PIP) --editable . --group demo --group dev
+	@touch $@ $(DEMO)
+
+demo: $(DEMO)
+	$(BIN)/trackside demo
+
+serve: $(DEMO)
+	$(BIN)/trackside serve
 
 check: $(DEV)
 	$(BIN)/ruff format --check .
@@ -30,3 +45,13 @@ check: $(DEV)
 fmt: $(DEV)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+test: $(DEV)
+	@scripts/install-test-servers
+	$(BIN)/python -m pytest $(ARGS)
+
+bench: $(DEV)
+	$(BIN)/python -m benchmarks $(ARGS)
+
+soak: $(DEV)
+	TRACKSIDE_SOAK=1 $(BIN)/python -m pytest tests/e2e/test_crashes.py $(ARGS)

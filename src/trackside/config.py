@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 
 from trackside.domain.errors import Invalid
+from trackside.domain.resources import GIB, Accelerator, Flavor, Resources
+from trackside.domain.runtime import Runtime
 
 DEFAULT_PORT = 8470
 
@@ -23,6 +25,18 @@ class FlavorSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     card_model: str | None = None
     nodes_max: int = 64
 
+    def to_flavor(self) -> Flavor:
+        """Return the flavor this describes."""
+        family = Accelerator.GPU if self.gpus else Accelerator.NPU if self.npus else Accelerator.NONE
+        resources = Resources(
+            cpu_cores=self.cpu_cores,
+            memory_bytes=int(self.memory_gib * GIB),
+            cards=self.gpus or self.npus,
+            accelerator=family,
+            card_model=self.card_model,
+        )
+        return Flavor(id=self.id, name=self.name or self.id, resources=resources, nodes_max=self.nodes_max)
+
 
 class EngineSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """An environment that an engine id or an image stands for."""
@@ -33,6 +47,17 @@ class EngineSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     images: tuple[str, ...] = ()
     path: tuple[str, ...] = ()
     environment: dict[str, str] = {}
+
+    def to_runtime(self) -> Runtime:
+        """Return the runtime this describes."""
+        return Runtime(
+            id=self.id,
+            name=self.name or self.id,
+            version=self.version or self.id,
+            images=self.images,
+            path_prefix=self.path,
+            environment=tuple(self.environment.items()),
+        )
 
 
 class S3Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

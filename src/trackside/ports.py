@@ -149,6 +149,10 @@ class JobStore(Protocol):
         """Store events that change no job."""
         ...
 
+    async def deleted(self) -> tuple[Job, ...]:
+        """Return the jobs that are marked as deleted and over: they can go. Cheap: asked every round."""
+        ...
+
     async def delete(self, job_id: JobId) -> None:
         """Remove a job and everything stored of it; its id and number are never issued again."""
         ...

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from trackside.domain.errors import Unavailable
 from trackside.domain.exchange import Hello, Launch, Orders, Stop, TaskKey
@@ -20,7 +20,7 @@ class LocalEngine:
     def __init__(
         self,
         *,
-        active: Callable[[], Iterable[Job]],
+        active: Callable[[], Awaitable[Iterable[Job]]],
         launch: Callable[[Job, Task, dict[NodeId, str]], Launch],
         clock: Clock,
     ) -> None:
@@ -78,13 +78,13 @@ class LocalEngine:
             except TimeoutError:
                 return Orders(version=version)
         self.seen(node_id)
-        return self._orders(node_id)
+        return await self._orders(node_id)
 
-    def _orders(self, node_id: NodeId) -> Orders:
+    async def _orders(self, node_id: NodeId) -> Orders:
         version = self._version
         addresses = {node.id: node.ip for node in self._nodes.values()}
         launch, stop = [], []
-        for job in self._active():
+        for job in await self._active():
             for task in job.tasks:
                 if task.node_id != node_id or task.state is TaskState.ENDED:
                     continue

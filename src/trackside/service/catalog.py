@@ -2,25 +2,13 @@
 
 import fnmatch
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from trackside.domain.errors import EngineNotFound, FlavorNotFound
 from trackside.domain.job import RuntimeChoice
 from trackside.domain.resources import Flavor, find_flavor
+from trackside.domain.runtime import Runtime
 
 NAMES_SHOWN = 12
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Runtime:
-    """A prepared environment that an engine id, a name or an image maps to."""
-
-    id: str
-    name: str
-    version: str
-    images: tuple[str, ...] = ()  # patterns of image references it stands for
-    path_prefix: tuple[str, ...] = ()  # directories put first on PATH
-    environment: tuple[tuple[str, str], ...] = ()
 
 
 class Catalog:

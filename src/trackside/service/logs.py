@@ -23,7 +23,7 @@ class Logs:
         self._jobs = jobs
         self._store = store
         self._clock = clock
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self._link_key = link_key
 
     async def preview(self, caller: Caller, job_id: str, task: str) -> tuple[str, int]:
@@ -43,7 +43,7 @@ class Logs:
         job = self._job_with_task(caller, job_id, task)
         expires = self._clock.now_ms() // 1000 + LINK_SECONDS
         seal = self._seal(job.id, task, expires)
-        return f"{self._endpoint}{LINK_PATH}?job={job.id}&task={quote(task)}&expires={expires}&seal={seal}"
+        return f"{self.endpoint}{LINK_PATH}?job={job.id}&task={quote(task)}&expires={expires}&seal={seal}"
 
     async def linked(self, job_id: str, task: str, expires: int, seal: str) -> str:
         """Return the log a link leads to, or refuse one that is over or was not made here."""

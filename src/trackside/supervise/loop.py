@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from trackside.domain import rules
 from trackside.domain.job import Job, JobId, NodeId, Slot
@@ -19,7 +19,7 @@ class Supervisor:
     """Drives every job that is not over. A crash anywhere is healed by the next round."""
 
     def __init__(
-        self, store: JobStore, engine: Engine, clock: Clock, *, forget: Callable[[Job], None]
+        self, store: JobStore, engine: Engine, clock: Clock, *, forget: Callable[[Job], Awaitable[None]]
     ) -> None:
         self._store = store
         self._engine = engine
@@ -53,9 +53,8 @@ class Supervisor:
         await self._place(jobs)
         await self._end_overdue(jobs)
         await self._watch_nodes(jobs)
-        for job in jobs:
-            if job.final and job.deleting:
-                self._forget(job)
+        for job in await self._store.deleted():
+            await self._forget(job)
 
     async def _place(self, jobs: tuple[Job, ...]) -> None:
         placements = decide_placements(jobs, self._engine.nodes())

@@ -1,0 +1,286 @@
+"""The composition root: the only place that builds concrete classes and knows them all."""
+
+import asyncio
+import logging
+import shutil
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from trackside import bootstrap
+from trackside.agent.control import AgentTrouble, ensure_agent
+from trackside.api.app import App, build_app
+from trackside.api.authenticate import Authenticator
+from trackside.api.iam import routes as iam
+from trackside.api.modelarts_v2 import errors as v2_errors
+from trackside.api.modelarts_v2 import routes as v2
+from trackside.api.native import access, downloads
+from trackside.api.native import routes as native
+from trackside.api.native.agent_link import AgentLink
+from trackside.api.operation import Dialect, Operation
+from trackside.api.server import serve
+from trackside.auth.directory import Directory
+from trackside.auth.roles import permits
+from trackside.clock import SystemClock
+from trackside.config import Settings
+from trackside.domain.exchange import Launch
+from trackside.domain.identity import Caller
+from trackside.domain.job import Job, NodeId, RuntimeChoice, Task
+from trackside.domain.launching import launch_order
+from trackside.domain.metric import Sample
+from trackside.domain.resources import Capacity, Flavor, derive_flavors
+from trackside.engine.local import LocalEngine
+from trackside.logstore.files import FileLogs
+from trackside.metricstore.embedded import EmbeddedMetricStore
+from trackside.objectstore.local import open_objects
+from trackside.objectstore.s3 import open_s3
+from trackside.persistence.stores import Stores, open_stores
+from trackside.ports import ObjectStore
+from trackside.service import Catalog, Jobs, Logs, Metrics, Objects, Services, Users
+from trackside.supervise.loop import Supervisor
+
+log = logging.getLogger(__name__)
+AGENT_CHECK_SECONDS = 1.0
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Everything a running server is made of."""
+
+    settings: Settings
+    data_dir: Path
+    stores: Stores
+    metrics: EmbeddedMetricStore
+    logs: FileLogs
+    objects: ObjectStore
+    directory: Directory
+    engine: LocalEngine
+    supervisor: Supervisor
+    services: Services
+    app: App
+
+
+def build(settings: Settings) -> Parts:
+    """Put a server together; nothing runs yet."""
+    data_dir = Path(settings.data_dir).expanduser().resolve()
+    bootstrap.prepare(data_dir)
+    clock = SystemClock()
+    stores = open_stores(settings.database_url or f"sqlite:///{data_dir / 'trackside.db'}")
+    metric_store = EmbeddedMetricStore(data_dir / "metrics.db")
+    log_store = FileLogs(data_dir / "logs")
+    objects = _objects(settings, data_dir)
+    directory = Directory()
+    catalog = Catalog(
+        lambda: _flavors(settings, engine),
+        [one.to_runtime() for one in settings.engines],
+        strict_images=settings.images == "strict",
+    )
+    engine = LocalEngine(active=stores.jobs.active, launch=_launcher(catalog), clock=clock)
+    supervisor = Supervisor(
+        stores.jobs, engine, clock, forget=_forgetter(data_dir, stores, metric_store, log_store)
+    )
+    jobs = Jobs(
+        store=stores.jobs,
+        catalog=catalog,
+        objects=objects,
+        clock=clock,
+        capacities=lambda: [node.capacity for node in engine.nodes()],
+        wake=supervisor.wake,
+        orders_changed=engine.changed,
+    )
+    services = Services(
+        jobs=jobs,
+        metrics=Metrics(jobs, metric_store, clock),
+        logs=Logs(
+            jobs,
+            log_store,
+            clock=clock,
+            endpoint=_endpoint(settings, settings.port),
+            link_key=bootstrap.kept_secret(data_dir / "link.key").encode(),
+        ),
+        catalog=catalog,
+        users=Users(store=stores.identities, make=bootstrap.make_user, refreshed=directory.replace),
+        objects=Objects(objects),
+    )
+    link = AgentLink(
+        engine=engine,
+        store=stores.jobs,
+        append_samples=_appender(metric_store),
+        wake=supervisor.wake,
+        interval_seconds=settings.sample_seconds,
+    )
+    app = build_app(
+        _dialects(settings, data_dir, directory, engine, link, clock),
+        services=services,
+        allowed=_allowed,
+        ready=_readiness(settings, engine),
+        body_bytes_max=settings.body_bytes_max,
+    )
+    return Parts(
+        settings,
+        data_dir,
+        stores,
+        metric_store,
+        log_store,
+        objects,
+        directory,
+        engine,
+        supervisor,
+        services,
+        app,
+    )
+
+
+async def run(parts: Parts, *, started: Callable[[str], None]) -> None:
+    """Serve until told to stop. Jobs go on without the server."""
+    await parts.stores.start()
+    await bootstrap.first_identities(parts.stores.identities, parts.data_dir)
+    parts.directory.replace(await parts.stores.identities.users())
+    background: list[asyncio.Task[None]] = []
+
+    def begin(port: int) -> None:
+        endpoint = _endpoint(parts.settings, port)
+        bootstrap.announce(parts.data_dir, endpoint)
+        parts.services.logs.endpoint = endpoint
+        background.append(asyncio.create_task(parts.supervisor.run()))
+        if parts.settings.run_agent:
+            background.append(asyncio.create_task(_keep_agent(parts)))
+        started(endpoint)
+
+    try:
+        await serve(
+            parts.app,
+            host=parts.settings.host,
+            port=parts.settings.port,
+            started=begin,
+            stopping=parts.engine.changed,
+        )
+    finally:
+        for task in background:
+            task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
+        parts.stores.close()
+        parts.metrics.close()
+
+
+async def _keep_agent(parts: Parts) -> None:
+    """See to it that this machine has an agent, for as long as the server runs."""
+    while True:
+        try:
+            await asyncio.to_thread(
+                ensure_agent,
+                parts.data_dir,
+                task_user=parts.settings.task_user,
+                node_id=parts.settings.node_id or socket.gethostname(),
+            )
+        except (OSError, AgentTrouble):
+            log.exception("could not start this machine's agent; trying again")
+        await asyncio.sleep(AGENT_CHECK_SECONDS)
+
+
+def _dialects(
+    settings: Settings,
+    data_dir: Path,
+    directory: Directory,
+    engine: LocalEngine,
+    link: AgentLink,
+    clock: SystemClock,
+) -> Sequence[Dialect]:
+    signed = Authenticator(directory, now_ms=clock.now_ms, window_seconds=settings.signature_window_seconds)
+    agent = access.agent_authenticator(bootstrap.kept_secret(data_dir / "agent" / "token"))
+    huawei = partial(Dialect, authenticate=signed, error=v2_errors.error, unexpected=v2_errors.unexpected)
+    own = partial(Dialect, error=access.error, unexpected=access.unexpected)
+    return (
+        huawei(name="modelarts_v2", title="ModelArts v2", operations=v2.OPERATIONS),
+        huawei(name="iam", title="Identity", operations=iam.OPERATIONS),
+        own(
+            name="native", title="Trackside", operations=native.operations(engine.nodes), authenticate=signed
+        ),
+        own(name="agent", title="Agents", operations=link.operations(), authenticate=agent),
+        own(name="links", title="Links", operations=downloads.OPERATIONS, authenticate=downloads.link_holder),
+    )
+
+
+def _allowed(caller: Caller, operation: Operation, path: Mapping[str, str]) -> bool:
+    del path  # that a caller stays in its project is checked with the signature
+    return permits(caller.role, operation.action)
+
+
+def _readiness(settings: Settings, engine: LocalEngine) -> Callable[[], Awaitable[str | None]]:
+    async def ready() -> str | None:
+        if settings.run_agent and not engine.nodes():
+            return "waiting for this machine's agent"
+        return None
+
+    return ready
+
+
+def _endpoint(settings: Settings, port: int) -> str:
+    if settings.endpoint:
+        return settings.endpoint.rstrip("/")
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::", "") else settings.host  # noqa: S104
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _objects(settings: Settings, data_dir: Path) -> ObjectStore:
+    s3 = settings.object_store
+    if s3 is None:
+        return open_objects(data_dir / "obs")
+    secret_key = Path(s3.secret_key_file).read_text().strip()
+    return open_s3(s3.endpoint, s3.access_key, secret_key, s3.region)
+
+
+def _flavors(settings: Settings, engine: LocalEngine) -> Sequence[Flavor]:
+    if settings.flavors:
+        return [one.to_flavor() for one in settings.flavors]
+    capacities = [node.capacity for node in engine.nodes()]
+    return derive_flavors(max(capacities, key=_size)) if capacities else ()
+
+
+def _size(capacity: Capacity) -> tuple[int, float]:
+    return capacity.gpus + capacity.npus, capacity.cpu_cores
+
+
+def _launcher(catalog: Catalog) -> Callable[[Job, Task, dict[NodeId, str]], Launch]:
+    def launch(job: Job, task: Task, addresses: dict[NodeId, str]) -> Launch:
+        role = next(role for role in job.spec.roles if role.name == task.role)
+        choice = RuntimeChoice(image=role.image) if role.image else job.spec.runtime
+        runtime = catalog.resolve(choice)
+        return launch_order(
+            job,
+            task,
+            hosts=_hosts(job, addresses),
+            path_prefix=runtime.path_prefix if runtime else (),
+            runtime_environment=dict(runtime.environment) if runtime else {},
+        )
+
+    return launch
+
+
+def _hosts(job: Job, addresses: dict[NodeId, str]) -> list[str]:
+    """Return where each task can be met; those of one machine meet on loopback, which no firewall closes."""
+    if len({task.node_id for task in job.tasks}) == 1:
+        return [LOOPBACK] * len(job.tasks)
+    return [addresses[task.node_id] for task in job.tasks]
+
+
+def _appender(store: EmbeddedMetricStore) -> Callable[[list[Sample]], Awaitable[None]]:
+    async def append(samples: list[Sample]) -> None:
+        await asyncio.to_thread(store.append, samples)
+
+    return append
+
+
+def _forgetter(
+    data_dir: Path, stores: Stores, metrics: EmbeddedMetricStore, logs: FileLogs
+) -> Callable[[Job], Awaitable[None]]:
+    async def forget(job: Job) -> None:
+        await asyncio.to_thread(metrics.forget, job.id)
+        await logs.forget(job.id)
+        await asyncio.to_thread(shutil.rmtree, data_dir / "work" / job.id, ignore_errors=True)
+        await stores.jobs.delete(job.id)
+
+    return forget

@@ -1,0 +1,123 @@
+"""A live server for end-to-end tests: the real program, in its own data directory."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from trackside.agent.control import stop_agent
+
+START_SECONDS = 30.0
+
+
+@dataclass
+class LiveServer:
+    """A server process and what a client needs to call it."""
+
+    data_dir: Path
+    extra: tuple[str, ...] = ()
+    process: subprocess.Popen[str] | None = None
+    endpoint: str = ""
+    project_id: str = ""
+    access_key: str = ""
+    secret_key: str = ""
+    token: str = ""
+    log: list[str] = field(default_factory=list)
+
+    def start(self) -> "LiveServer":
+        """Start the server and wait until it takes jobs."""
+        command = [
+            sys.executable,
+            "-m",
+            "trackside",
+            "serve",
+            "--port",
+            "0",
+            "--data-dir",
+            str(self.data_dir),
+        ]
+        self.process = subprocess.Popen(
+            [*command, *self.extra],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+            env=_environment(),
+        )
+        listening = threading.Event()
+        threading.Thread(target=self._drain, args=(self.process, listening), daemon=True).start()
+        if not listening.wait(START_SECONDS):
+            raise AssertionError("the server did not start:\n" + "".join(self.log))
+        credentials = json.loads((self.data_dir / "credentials.json").read_text())
+        for name in ("endpoint", "project_id", "access_key", "secret_key", "token"):
+            setattr(self, name, credentials[name])
+        self.wait_ready()
+        return self
+
+    def wait_ready(self) -> None:
+        """Wait until the server says that it takes jobs."""
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                with urllib.request.urlopen(f"{self.endpoint}/readyz", timeout=5):
+                    return
+            except urllib.error.HTTPError as error:
+                error.close()
+                if time.monotonic() > deadline:
+                    raise AssertionError("the server is not ready:\n" + "".join(self.log)) from None
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """Kill the server where it stands."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        """Stop server, agent and everything they started."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(timeout=30)
+        stop_agent(self.data_dir, with_tasks=True)
+
+    def _drain(self, process: "subprocess.Popen[str]", listening: threading.Event) -> None:
+        assert process.stderr is not None
+        with process.stderr:
+            for line in process.stderr:
+                self.log.append(line)
+                if "Keys for clients" in line:
+                    listening.set()
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TRACKSIDE_")}
+    return kept | {"FAKE_SERVER_SECRET": "must-not-reach-tasks"}
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """One server for all tests that do not hurt it."""
+    live = LiveServer(tmp_path_factory.mktemp("server") / "data")
+    try:
+        yield live.start()
+    finally:
+        live.stop()
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[LiveServer]:
+    """A server of the test's own, not started yet."""
+    live = LiveServer(tmp_path / "data")
+    try:
+        yield live
+    finally:
+        live.stop()
