@@ -25,6 +25,7 @@ NAME_CHARS_MAX = 128
 AT_MS_MAX = 1 << 53  # beyond any clock; what a float still tells exactly
 CARD_MAX = 65_535
 VALUE_MAX = 1e300  # so that a sum of them is still a number
+SERIES_CACHED_MAX = 50_000
 BUSY_MS_MAX = 10_000  # how long to wait for another process that has the file
 
 NO_CARD = -1  # in the table only: SQLite takes two NULLs for different keys
@@ -165,6 +166,8 @@ class EmbeddedMetricStore:
                 "SELECT id FROM series WHERE job_id = ? AND task = ? AND metric = ? AND card = ?", key
             ).fetchone()
             series_id = int(row[0])
+            if len(self._series_ids) >= SERIES_CACHED_MAX:
+                self._series_ids.clear()
             self._series_ids[key] = series_id
         return series_id
 
