@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from trackside.api.operation import Signed
 from trackside.auth import sdk_hmac
-from trackside.auth.directory import Directory, caller_of
+from trackside.auth.directory import Directory
 from trackside.domain.errors import Forbidden, Unauthenticated
-from trackside.domain.identity import Caller, User
+from trackside.domain.identity import Caller
 
 _BEARER = "Bearer "
 
@@ -30,17 +30,17 @@ class Authenticator:
 
     def __call__(self, signed: Signed) -> Caller:
         """Return who sent the request; raise Unauthenticated or Forbidden."""
-        user = self._user(signed)
-        _check_project(user, signed)
-        return caller_of(user)
+        caller = self._caller(signed)
+        _check_project(caller, signed)
+        return caller
 
-    def _user(self, signed: Signed) -> User:
+    def _caller(self, signed: Signed) -> Caller:
         authorization = signed.headers.get("authorization", "")
         if authorization.startswith(_BEARER):
-            return self._token_user(authorization[len(_BEARER) :].strip())
+            return self._token_caller(authorization[len(_BEARER) :].strip())
         token = signed.headers.get("x-auth-token")
         if token and not authorization:
-            return self._token_user(token)
+            return self._token_caller(token)
         if not authorization:
             raise Unauthenticated(
                 "The request is not signed: send an SDK-HMAC-SHA256 Authorization header, an X-Auth-Token"
@@ -56,22 +56,22 @@ class Authenticator:
             now_ms=self._now_ms(),
             window_seconds=self._window_seconds,
         )
-        user = self._directory.user_of_access_key(access_key)
-        assert user is not None, "the directory knew the secret a moment ago"
-        return user
+        caller = self._directory.caller_of_access_key(access_key)
+        assert caller is not None, "the directory knew the secret a moment ago"
+        return caller
 
-    def _token_user(self, token: str) -> User:
-        user = self._directory.user_of_token(token)
-        if user is None:
+    def _token_caller(self, token: str) -> Caller:
+        caller = self._directory.caller_of_token(token)
+        if caller is None:
             raise Unauthenticated("The token is not known.")
-        return user
+        return caller
 
 
-def _check_project(user: User, signed: Signed) -> None:
+def _check_project(caller: Caller, signed: Signed) -> None:
     named = signed.path.get("project_id")
     stated = signed.headers.get("x-project-id")
     if stated and named is not None and stated != named:
         raise Unauthenticated("The X-Project-Id header and the path name different projects.")
     project_id = named if named is not None else stated
-    if project_id and project_id != user.project_id:
+    if project_id and project_id != caller.project_id:
         raise Forbidden("The access key or token belongs to another project than the one asked for.")

@@ -15,28 +15,29 @@ class Directory:
 
     def replace(self, users: Iterable[User]) -> None:
         """Forget every user and know these instead."""
-        known = tuple(users)
-        by_access_key = {user.access_key: user for user in known}
-        by_token_digest = {user.token_digest: user for user in known if user.token_digest}
+        known = tuple((user, caller_of(user)) for user in users)
+        by_access_key = {user.access_key: (user, caller) for user, caller in known}
+        by_token_digest = {user.token_digest: (user, caller) for user, caller in known if user.token_digest}
         self._by_access_key, self._by_token_digest = by_access_key, by_token_digest
 
     def secret_of(self, access_key: str) -> str | None:
         """Return the secret key that belongs to an access key."""
-        user = self._by_access_key.get(access_key)
-        return user.secret_key if user else None
+        found = self._by_access_key.get(access_key)
+        return found[0].secret_key if found else None
 
-    def user_of_access_key(self, access_key: str) -> User | None:
-        """Return the user of an access key."""
-        return self._by_access_key.get(access_key)
+    def caller_of_access_key(self, access_key: str) -> Caller | None:
+        """Return who an access key belongs to."""
+        found = self._by_access_key.get(access_key)
+        return found[1] if found else None
 
-    def user_of_token(self, token: str) -> User | None:
-        """Return the user of a bearer token.
+    def caller_of_token(self, token: str) -> Caller | None:
+        """Return who a bearer token belongs to.
 
         The lookup goes by a hash of the token, so its timing says nothing about tokens that exist.
         """
         wanted = digest(token)
-        user = self._by_token_digest.get(wanted)
-        return user if user and hmac.compare_digest(user.token_digest, wanted) else None
+        found = self._by_token_digest.get(wanted)
+        return found[1] if found and hmac.compare_digest(found[0].token_digest, wanted) else None
 
 
 def caller_of(user: User) -> Caller:

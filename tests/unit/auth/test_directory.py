@@ -26,24 +26,24 @@ BOB = User(
 def test_users_are_found_by_key_and_token() -> None:
     directory = Directory([ANN, BOB])
     assert directory.secret_of("AK-ANN") == "SK-ANN"
-    assert directory.user_of_access_key("AK-BOB") is BOB
-    assert directory.user_of_token("token-ann") is ANN
+    assert directory.caller_of_access_key("AK-BOB") == caller_of(BOB)
+    assert directory.caller_of_token("token-ann") == caller_of(ANN)
 
 
 def test_the_unknown_are_nobody() -> None:
     directory = Directory([ANN, BOB])
     assert directory.secret_of("AK-EVE") is None
-    assert directory.user_of_access_key("AK-EVE") is None
-    assert directory.user_of_token("token-eve") is None
-    assert directory.user_of_token("") is None
-    assert directory.user_of_token(ANN.token_digest) is None
+    assert directory.caller_of_access_key("AK-EVE") is None
+    assert directory.caller_of_token("token-eve") is None
+    assert directory.caller_of_token("") is None
+    assert directory.caller_of_token(ANN.token_digest) is None
 
 
 def test_replacing_forgets_who_was_there() -> None:
     directory = Directory([ANN])
     directory.replace([BOB])
     assert directory.secret_of("AK-ANN") is None
-    assert directory.user_of_token("token-ann") is None
+    assert directory.caller_of_token("token-ann") is None
     assert directory.secret_of("AK-BOB") == "SK-BOB"
 
 
