@@ -233,9 +233,8 @@ class _Pass:
             if not _may_send(before, owner_uid):
                 return
             self._objects.upload_file(file_fd, target)
-            after = os.fstat(file_fd)
-        settled = begun_ns - before.st_mtime_ns > SETTLED_AFTER_NS
-        if settled and _Signature.of(before) == _Signature.of(after):
+        # What is kept is the state before the reading: a change meanwhile shows in the next pass.
+        if begun_ns - before.st_mtime_ns > SETTLED_AFTER_NS:
             self._sent[target] = _Signature.of(before)
 
 

@@ -1,10 +1,11 @@
 """Outputs leave the node: what changed, at the end at the latest, and nothing that is not the task's."""
 
+import contextlib
 import os
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,14 +40,22 @@ class Objects(LocalObjects):
         self.sent: list[str] = []
         self.arrived = threading.Condition()
         self.failing = False
+        self.failed = 0
         self.gate: threading.Event | None = None
+        self.before_first: Callable[[str], None] | None = None
 
     def upload_file(self, from_fd: int, url: str) -> None:
+        if self.before_first is not None:
+            self.before_first(url)
+            self.before_first = None
         if self.gate is not None:
             with self.arrived:
                 self.arrived.notify_all()
             assert self.gate.wait(WAIT_SECONDS)
         if self.failing:
+            with self.arrived:
+                self.failed += 1
+                self.arrived.notify_all()
             raise Unavailable(f"{url}: the store is away")
         super().upload_file(from_fd, url)
         with self.arrived:
@@ -56,6 +65,10 @@ class Objects(LocalObjects):
     def wait_for(self, url: str, times: int = 1) -> None:
         with self.arrived:
             assert self.arrived.wait_for(lambda: self.sent.count(url) >= times, WAIT_SECONDS), self.sent
+
+    def wait_for_failures(self, count: int) -> None:
+        with self.arrived:
+            assert self.arrived.wait_for(lambda: self.failed >= count, WAIT_SECONDS), self.failed
 
 
 @dataclass
@@ -90,7 +103,7 @@ def out(tmp_path: Path) -> Path:
     return directory
 
 
-@contextmanager
+@contextlib.contextmanager
 def _uploader(objects: Objects, notes: Notes, period_seconds: float = NEVER_SECONDS) -> Iterator[Uploader]:
     uploader = Uploader(objects, note=notes, period_seconds=period_seconds)
     try:
@@ -200,6 +213,53 @@ def test_finish_waits_for_the_periodic_upload_and_sends_nothing_twice(
     assert sorted(objects.sent) == [f"{URL}/{name}" for name in "abc"]
 
 
+def test_a_pass_that_finish_cuts_short_forgets_nothing(objects: Objects, notes: Notes, out: Path) -> None:
+    for number in range(10):
+        _write(out / f"{number}", "1")
+    with os.scandir(out) as entries:
+        first = next(entries).name
+    with _uploader(objects, notes, OFTEN_SECONDS) as uploader:
+        uploader.watch(_key(), {URL: out})
+        for number in range(10):
+            objects.wait_for(f"{URL}/{number}")
+        objects.gate = threading.Event()
+        with objects.arrived:
+            _write(out / first, "22", in_place=True)
+            assert objects.arrived.wait(WAIT_SECONDS)
+        finishing = threading.Thread(target=uploader.finish, args=(_key(),))
+        finishing.start()
+        deadline = time.monotonic() + WAIT_SECONDS
+        while _key() in uploader._watches and time.monotonic() < deadline:
+            time.sleep(0.001)
+        objects.gate.set()
+        finishing.join(WAIT_SECONDS)
+    assert {url for url in objects.sent if objects.sent.count(url) > 1} == {f"{URL}/{first}"}
+
+
+@pytest.mark.parametrize("swap", ["symlink", "fifo"])
+def test_a_file_swapped_after_it_was_seen_is_not_followed(
+    objects: Objects, notes: Notes, out: Path, tmp_path: Path, swap: str
+) -> None:
+    _write(tmp_path / "secret" / "shadow", "root:x")
+    for name in "ab":
+        _write(out / name, "mine")
+
+    def swap_the_other(url: str) -> None:
+        other = out / ("b" if url.endswith("a") else "a")
+        other.unlink()
+        if swap == "symlink":
+            other.symlink_to(tmp_path / "secret" / "shadow")
+        else:
+            os.mkfifo(other)
+
+    objects.before_first = swap_the_other
+    with _uploader(objects, notes) as uploader:
+        uploader.watch(_key(), {URL: out})
+        with contextlib.suppress(UploadError):
+            uploader.finish(_key())
+    assert list(_stored(tmp_path).values()) == ["mine"]
+
+
 def test_only_the_tasks_own_regular_files_are_sent(
     objects: Objects, notes: Notes, out: Path, tmp_path: Path
 ) -> None:
@@ -250,6 +310,7 @@ def test_a_failing_upload_is_noted_once_and_again_after_it_had_recovered(
     with _uploader(objects, notes, OFTEN_SECONDS) as uploader:
         uploader.watch(_key(), {URL: out})
         notes.wait_for(1)
+        objects.wait_for_failures(4)
         objects.failing = False
         objects.wait_for(f"{URL}/a")
         assert len(notes.told) == 1
