@@ -43,7 +43,7 @@ def launch(command: str, *, of: TaskKey | None = None, memory_bytes: int = 512 *
     )
 
 
-def until(what: Callable[[], T | None | bool], seconds: float = DEADLINE_SECONDS) -> T:
+def until(what: Callable[[], T | bool | None], seconds: float = DEADLINE_SECONDS) -> T:
     """Wait for something that no event tells of."""
     deadline = time.monotonic() + seconds
     while not (found := what()):
@@ -176,7 +176,9 @@ class FakeServer:
 
     def _wait_for(self, pick: Callable[[Report], Any], of: TaskKey, seconds: float) -> Any:
         def found() -> Any:
-            return next((said for r in self.reports if (said := pick(r)) is not None and said.key == of), None)
+            return next(
+                (said for r in self.reports if (said := pick(r)) is not None and said.key == of), None
+            )
 
         with self.changed:
             assert self.changed.wait_for(found, seconds), f"no such report of {of} after {seconds} s"

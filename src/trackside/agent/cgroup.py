@@ -44,6 +44,7 @@ class Cgroups:
 
     def __init__(self, bases: Bases) -> None:
         self._bases = bases
+        self._handed_down = False
 
     @property
     def bases(self) -> Bases:
@@ -55,14 +56,28 @@ class Cgroups:
         dirs = self.dirs(name)
         try:
             for directory in _distinct(dirs):
-                _make(directory)
+                self._make(directory)
             for path, value in limits(dirs, self._bases.unified_controllers, resources):
-                _write(path, value)
+                with contextlib.suppress(FileNotFoundError):  # not every kernel limits everything
+                    _write(path, value)
         except OSError as error:
             _log.warning("no control group for %s: %s", name, error)
             self.remove(name)
             return None
         return dirs if _distinct(dirs) else None
+
+    def _make(self, directory: Path) -> None:
+        try:
+            os.mkdir(directory)
+        except FileExistsError:
+            return
+        except FileNotFoundError:  # the common parent went away with the last task of another agent
+            directory.mkdir(parents=True, exist_ok=True)
+            self._handed_down = False
+        if directory.parent.parent == self._bases.unified and not self._handed_down:
+            with contextlib.suppress(OSError):
+                _hand_down(directory.parent)
+            self._handed_down = True
 
     def dirs(self, name: str) -> CgroupDirs:
         """Return where the groups of that name are, whether or not they exist."""
@@ -123,7 +138,7 @@ def memory_peak_file(dirs: CgroupDirs) -> str | None:
 def limits(
     dirs: CgroupDirs, unified_controllers: frozenset[str], resources: Resources
 ) -> list[tuple[Path, str]]:
-    """Return what to write where, in order; files the kernel does not have are left out."""
+    """Return what to write where, in order; a kernel may not have all the files."""
     memory = str(resources.memory_bytes)
     quota = max(QUOTA_US_MIN, int(resources.cpu_cores * PERIOD_US))
     wanted = [
@@ -144,11 +159,7 @@ def limits(
         )
         if controller in unified_controllers
     ]
-    return [
-        (directory / name, value)
-        for directory, name, value in wanted
-        if directory is not None and (directory / name).exists()
-    ]
+    return [(directory / name, value) for directory, name, value in wanted if directory is not None]
 
 
 def detect(proc: Path = Path("/proc/self")) -> Bases:
@@ -220,16 +231,6 @@ def _may_make(base: Path) -> bool:
     except OSError:
         return False
     return os.access(base / PARENT, os.W_OK)
-
-
-def _make(directory: Path) -> None:
-    try:
-        directory.mkdir(exist_ok=True)
-    except FileNotFoundError:  # the common parent went away with the last task of another agent
-        directory.mkdir(parents=True, exist_ok=True)
-    if directory.parent.name == PARENT:
-        with contextlib.suppress(OSError):
-            _hand_down(directory.parent)
 
 
 def _distinct(dirs: CgroupDirs) -> list[Path]:

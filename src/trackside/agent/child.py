@@ -103,12 +103,24 @@ def _execute(plan: Plan) -> NoReturn:
             os.close(os.open(needed, os.O_RDONLY | os.O_CLOEXEC))
         except OSError as error:
             raise CannotStart(_words(error.errno or 0, needed)) from error
-    try:
-        os.execvpe(plan["argv"][0], plan["argv"], plan["env"])  # noqa: S606  # the user's command is the point
-    except OSError as error:
-        raise CannotStart(_words(error.errno or 0, plan["argv"][0])) from error
-    except ValueError as error:
-        raise CannotStart(f"the command or its environment cannot be passed on: {error}") from error
+    program = plan["argv"][0]
+    why: OSError = FileNotFoundError(errno.ENOENT, "")
+    for path in [program] if "/" in program else _candidates(program, plan["env"]["PATH"]):
+        try:
+            os.execve(path, plan["argv"], plan["env"])  # noqa: S606  # the user's command is the point
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            why, program = error, path
+            if error.errno != errno.EACCES:
+                break
+        except ValueError as error:
+            raise CannotStart(f"the command or its environment cannot be passed on: {error}") from error
+    raise CannotStart(_words(why.errno or 0, program)) from why
+
+
+def _candidates(program: str, path: str) -> list[str]:
+    return [f"{directory or '.'}/{program}" for directory in path.split(":")]
 
 
 def _enter(path: str) -> None:

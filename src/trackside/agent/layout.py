@@ -51,13 +51,18 @@ class Layout:
         """Return the directory of all logs."""
         return self.data_dir / "logs"
 
+    @property
+    def work_root(self) -> Path:
+        """Return the directory of all tasks' own directories."""
+        return self.data_dir / "work"
+
     def state_dir(self, key: TaskKey) -> Path:
         """Return where the shim and the agent keep what they know of a task."""
         return self.tasks_dir / str(key)
 
     def work_dir(self, key: TaskKey) -> Path:
         """Return the task's own directory."""
-        return self.data_dir / "work" / key.job_id / str(key.attempt) / key.task
+        return self.work_root / key.job_id / str(key.attempt) / key.task
 
     def log_file(self, key: TaskKey) -> Path:
         """Return where the task's output goes."""

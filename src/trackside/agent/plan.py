@@ -1,5 +1,6 @@
 """Knows how an order becomes a shim's plan: command, environment, limits, hiding places; starts nothing."""
 
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +35,7 @@ def make_plan(node: Node, launch: Launch, staged: Staged, dirs: CgroupDirs | Non
     task_dir = node.layout.work_dir(launch.key)
     prefixes = [Path(path) for path in launch.path_prefix]
     # A prefix is an environment's bin directory: what it runs lies beside it.
-    needed = [task_dir, Path(tmp_dir), *sandbox.python_paths(), *prefixes, *node.extra_paths]
+    needed = [*sandbox.python_paths(), *prefixes, *node.extra_paths]
     needed += [path.parent for path in prefixes if path.name == "bin" and path.parent != Path("/")]
     return {
         "key": str(launch.key),
@@ -56,7 +57,7 @@ def make_plan(node: Node, launch: Launch, staged: Staged, dirs: CgroupDirs | Non
         "log": str(node.layout.log_file(launch.key)),
         "grace_seconds": launch.grace_seconds,
         "user": [node.who.uid, node.who.gid] if node.who.drop else None,
-        "covers": sandbox.covers(node.who, needed),
+        "covers": sandbox.covers(node.who, needed, own=task_dir, own_root=node.layout.work_root),
         "cgroup_joins": [] if dirs is None else cgroup.joins(dirs),
         "cgroup_unified": None if dirs is None or dirs.unified is None else str(dirs.unified),
         "oom_file": None if dirs is None else cgroup.oom_file(dirs),
@@ -79,9 +80,41 @@ def command(launch: Launch, staged: Staged) -> list[str]:
 
 def make_work_dir(node: Node, launch: Launch) -> Path:
     """Make the task's own directory and its log's, and give the first to the task's user."""
-    task_dir = node.layout.work_dir(launch.key)
-    task_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    node.layout.log_file(launch.key).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    key = launch.key
+    task_dir = _make_below(node.layout.work_root, key.job_id, str(key.attempt), key.task)
+    _make_below(node.layout.logs_dir, key.job_id, str(key.attempt))
     if node.who.drop:
         os.chown(task_dir, node.who.uid, node.who.gid)
-    return task_dir
+    return Path(task_dir)
+
+
+def direct(launch: Launch, task_dir: Path) -> Staged | None:
+    """Return where a task runs that needs nothing fetched or made; None if it does."""
+    if (
+        launch.code_url
+        or launch.local_code_dir
+        or launch.working_dir
+        or launch.boot_file
+        or launch.inputs
+        or launch.outputs
+    ):
+        return None
+    return Staged(
+        environment={**launch.environment, "MA_JOB_DIR": str(task_dir)},
+        arguments=launch.arguments,
+        code_dir=None,
+        boot_file=None,
+        working_dir=task_dir,
+        outputs={},
+    )
+
+
+def _make_below(root: Path, *names: str) -> str:
+    """Make a directory below the root, from the top: most of a job's are there already or none is."""
+    path = str(root)
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    for name in names:
+        path += "/" + name
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+    return path

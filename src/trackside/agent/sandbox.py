@@ -8,6 +8,7 @@ import pwd
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from trackside.agent.record import Cover
@@ -50,11 +51,27 @@ def identity(task_user: str, euid: int | None = None) -> Identity:
     return Identity(task_user, entry.pw_uid, entry.pw_gid, drop=entry.pw_uid != 0)
 
 
-def covers(who: Identity, needed: Iterable[Path]) -> list[Cover]:
-    """Plan what to hide and show so that `who` can reach each needed path, and nothing else there."""
+def covers(who: Identity, needed: Iterable[Path], *, own: Path, own_root: Path) -> list[Cover]:
+    """Plan what to hide and show so that `who` can reach each needed path, and nothing else there.
+
+    `own` is the task's directory below `own_root`, where all tasks have theirs: what holds for the root is
+    found out once.
+    """
     if not who.drop:
         return []
-    planned: dict[str, list[list[str]]] = {}
+    root = str(own_root)
+    planned: list[Cover] = [
+        {"at": at, "binds": [[str(own), str(own)] if bind[0] == root else list(bind) for bind in binds]}
+        for at, binds in _covers(who, (*needed, own_root))
+    ]
+    if any(bind[0] == str(own) for cover in planned for bind in cover["binds"]):
+        return planned
+    return [{"at": at, "binds": [list(bind) for bind in binds]} for at, binds in _covers(who, (*needed, own))]
+
+
+@lru_cache(maxsize=1024)
+def _covers(who: Identity, needed: tuple[Path, ...]) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
+    planned: dict[str, list[tuple[str, str]]] = {}
     reached: list[Path] = []
     for source, target in sorted(_places(needed), key=lambda place: len(place[1].parts)):
         around = max(
@@ -62,9 +79,9 @@ def covers(who: Identity, needed: Iterable[Path]) -> list[Cover]:
         )
         blocker = _blocker(who, target, around)
         if blocker is not None:
-            planned.setdefault(str(blocker), []).append([str(source), str(target)])
+            planned.setdefault(str(blocker), []).append((str(source), str(target)))
         reached.append(target)
-    return [{"at": at, "binds": planned[at]} for at in sorted(planned, key=lambda at: at.count("/"))]
+    return tuple((at, tuple(planned[at])) for at in sorted(planned, key=lambda at: at.count("/")))
 
 
 def python_paths() -> list[Path]:

@@ -24,7 +24,7 @@ from trackside.agent.cgroup import Cgroups
 from trackside.agent.launcher import Launcher
 from trackside.agent.layout import GONE, is_plain
 from trackside.agent.loop import Loop
-from trackside.agent.plan import TMP_PREFIX, Node, make_plan, make_work_dir
+from trackside.agent.plan import TMP_PREFIX, Node, direct, make_plan, make_work_dir
 from trackside.agent.record import ExitRecord
 from trackside.agent.stage import Staged, StagingError
 from trackside.agent.state import TaskFiles
@@ -174,12 +174,13 @@ class Tasks:
         launch = task.launch
         assert launch is not None
         try:
-            make_work_dir(self._tools.node, launch)
+            task_dir = make_work_dir(self._tools.node, launch)
         except OSError as error:
             self._end(task, _short(task, EndCause.CANNOT_START, _disk_words(error)))
             return
-        if not (launch.code_url or launch.inputs or launch.outputs):
-            self._staged(task, self._try_stage(launch))  # nothing to fetch: no need to change threads
+        staged = direct(launch, task_dir)
+        if staged is not None:  # nothing to fetch: no need to change threads
+            self._staged(task, staged)
             return
         self._tools.workers.submit(self._stage_in_worker, task, launch)
 
@@ -208,7 +209,8 @@ class Tasks:
         task.tries += 1
         task.staged = staged
         try:
-            task.files.save_staged(staged)
+            if direct(launch, staged.working_dir) is None:
+                task.files.save_staged(staged)
             task.dirs = tools.cgroups.create(str(task.key), launch.resources)
             tmp_dir = task.files.tmp_dir() or self._make_tmp_dir()
             task.files.save_plan(make_plan(tools.node, launch, staged, task.dirs, tmp_dir))
