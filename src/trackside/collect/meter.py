@@ -17,9 +17,9 @@ from trackside.collect.processes import TICKS_PER_SECOND, ProcessTree
 from trackside.domain.metric import Metric, Sample
 from trackside.domain.resources import Accelerator
 
-NEWBORN_MS = 1_000  # a shim older than this when it is added was watched by somebody before
 YOUNG_MS = 5_000  # how long a task is read every second
 YOUNG_READ_MS = 1_000
+SHIPPED_PART = 2  # a sample covers at least half an interval, but for the last one
 TAIL_MS_MIN = 100  # a shorter rest says more about clock ticks than about the task
 
 _DISK = (Metric.DISK_READ_BYTES_PER_SECOND, Metric.DISK_WRITE_BYTES_PER_SECOND)
@@ -46,14 +46,16 @@ class TaskMeter:
         self._read_ms = now_ms
         self._shipped_ms = now_ms
         self._shipped_any = False
+        self._network_read = False
         self.newborn = False
 
-    def begin(self, now_ms: int) -> None:
+    def begin(self, now_ms: int, interval_ms: int) -> None:
         """Set what the task is counted from."""
         self.tree.refresh()
         start_ticks = self.tree.shim.start_ticks
         birth_ms = start_ticks * 1000 // TICKS_PER_SECOND if start_ticks is not None else 0
-        self.newborn = 0 <= now_ms - birth_ms < NEWBORN_MS
+        # So young that nobody, not even an agent before this one, can have shipped anything of it.
+        self.newborn = 0 <= now_ms - birth_ms < interval_ms // SHIPPED_PART
         if self.newborn:
             self._shipped_ms = birth_ms
             for counter in self._counters.values():
@@ -74,6 +76,7 @@ class TaskMeter:
         if disk is not None:
             self._see(_DISK, disk, now_ms)
         if network:
+            self._network_read = True
             self._see(_NETWORK, self.network.read(), now_ms)
         memory_bytes = self._memory.read(self.tree)
         if memory_bytes is not None:
@@ -82,7 +85,7 @@ class TaskMeter:
 
     def wants_to_ship(self, now_ms: int, interval_ms: int) -> bool:
         """Say whether enough time is covered: a sliver would weigh as much as a whole interval."""
-        return now_ms - self._shipped_ms >= interval_ms // 2
+        return now_ms - self._shipped_ms >= interval_ms // SHIPPED_PART
 
     def ship(self, now_ms: int, at_ms: int) -> list[Sample]:
         """Return the samples of the interval that ends now."""
@@ -100,6 +103,8 @@ class TaskMeter:
         for metric, value in zip(_DISK, (totals.read_bytes, totals.write_bytes), strict=True):
             if value is not None:
                 self._counters[metric].see(value, ended_ms)
+        if self._network_read:  # else nothing is known of its sockets, which is not the same as no bytes
+            self._see(_NETWORK, self.network.read(), ended_ms)
         if (Metric.MEMORY_PERCENT, None) not in self._gauges and totals.max_rss_bytes > 0:
             # Over before its first reading: the peak of its largest process is what is known.
             self._gauge(Metric.MEMORY_PERCENT, None).see(self._memory_percent(totals.max_rss_bytes))

@@ -2,8 +2,8 @@
 
 A process in a network namespace of its own is counted by that namespace's interfaces (loopback left out).
 In the host's namespace the task's TCP sockets are counted one by one, loopback included, because workers
-on one machine talk through it. What is not seen there: UDP, RDMA, and connections that open and close
-between two readings.
+on one machine talk through it. A connection that was seen once is counted to its very end; what is not
+seen: UDP, RDMA, and connections that open and close between two readings.
 """
 
 import logging
@@ -36,7 +36,8 @@ class NetworkMeter:
     def __init__(self, tree: ProcessTree, cgroup: CgroupDirs | None) -> None:
         self.tree = tree
         self.cgroup_id = _cgroup_id(cgroup)
-        self.sockets: dict[int, Traffic] = {}  # open ones, by cookie
+        self.sockets: dict[int, Traffic] = {}  # by cookie; open, or so lately closed that news may come
+        self._missed: set[int] = set()  # those that were not there the last time
         self._closed = Traffic(0, 0)
         self._namespaces: dict[int, Traffic] = {}  # last seen, by inode of the namespace
         self._home: dict[int, int] = {}  # pid to its namespace
@@ -47,10 +48,12 @@ class NetworkMeter:
         self._read_namespaces()
         return _total((self._closed, *self.sockets.values(), *self._namespaces.values()))
 
-    def close_all_but(self, cookies: set[int]) -> None:
-        """Keep of the sockets that are gone what was last seen of them."""
-        gone = self.sockets.keys() - cookies
+    def keep(self, cookies: set[int]) -> None:
+        """Fold sockets that are gone for good into one sum: those not there twice in a row."""
+        missed = self.sockets.keys() - cookies
+        gone = missed & self._missed
         self._closed = _total((self._closed, *(self.sockets.pop(cookie) for cookie in gone)))
+        self._missed = missed - gone
 
     def _read_namespaces(self) -> None:
         self._find_homes()
@@ -89,6 +92,7 @@ class SocketPass:
         """Bring the sockets of all meters up to date; say whether the kernel answered."""
         try:
             self._read(meters)
+            self.read_destroyed(meters)
         except OSError as error:
             if not self._broken:
                 log.warning("no network readings: %s", error)
@@ -96,6 +100,17 @@ class SocketPass:
             return False
         self._broken = False
         return True
+
+    def read_destroyed(self, meters: Sequence[NetworkMeter]) -> None:
+        """Give sockets that were destroyed meanwhile their final counters."""
+        if self._diag is None:
+            return
+        by_cookie = {cookie: meter for meter in meters for cookie in meter.sockets}
+        try:
+            for found in self._diag.destroyed(by_cookie.__contains__):
+                by_cookie[found.cookie].sockets[found.cookie] = _traffic(found)
+        except OSError as error:
+            log.warning("destroyed sockets go untold: %s", error)
 
     def close(self) -> None:
         """Close the netlink socket."""
@@ -121,11 +136,11 @@ class SocketPass:
             marked = marked or found.cgroup_id is not None
             meter = by_cookie.get(found.cookie) or by_cgroup.get(found.cgroup_id)
             if meter is not None:
-                meter.sockets[found.cookie] = Traffic(found.received_bytes, found.sent_bytes)
+                meter.sockets[found.cookie] = _traffic(found)
             elif found.inode:
                 unowned[found.inode] = found
         for meter in meters:
-            meter.close_all_but(seen)
+            meter.keep(seen)
         self._strangers &= seen
         self._looks = {cookie: looks for cookie, looks in self._looks.items() if cookie in seen}
         self._find_owners(unowned, [meter for meter in meters if not (marked and meter.cgroup_id)])
@@ -142,7 +157,7 @@ class SocketPass:
                 links_left -= looked_at
                 for inode in inodes & unowned.keys():
                     found = unowned.pop(inode)
-                    meter.sockets[found.cookie] = Traffic(found.received_bytes, found.sent_bytes)
+                    meter.sockets[found.cookie] = _traffic(found)
         if links_left > 0:
             self._count_looks(unowned)
 
@@ -165,6 +180,10 @@ def parse_net_dev(text: bytes) -> Traffic:
             received += int(fields[0])
             sent += int(fields[8])
     return Traffic(received, sent)
+
+
+def _traffic(found: TcpSocket) -> Traffic:
+    return Traffic(found.received_bytes, found.sent_bytes)
 
 
 def _total(parts: Sequence[Traffic]) -> Traffic:

@@ -246,7 +246,7 @@ class ProcessScan:
         self._sort_out(pids - owner.keys() - self._strangers, owner)
 
     def _sort_out(self, unknown: set[int], owner: dict[int, ProcessTree]) -> None:
-        stats = {pid: parse_stat(text) for pid in unknown if (text := read_once(f"/proc/{pid}/stat"))}
+        stats = {pid: stat for pid in unknown if (stat := _stat_of(pid)) is not None}
         # Oldest first, so that a parent is placed before its children. One whose parent has not been seen
         # yet stays undecided until the next scan.
         for pid in sorted(stats, key=lambda pid: (stats[pid].start_ticks, pid)):
@@ -257,6 +257,14 @@ class ProcessScan:
                 tree.adopt(pid)
             elif parent == 0 or parent in self._strangers:
                 self._strangers.add(pid)
+
+
+def _stat_of(pid: int) -> Stat | None:
+    try:
+        text = read_once(f"/proc/{pid}/stat")
+    except PermissionError:  # /proc is mounted so that others' processes are hidden
+        return None
+    return parse_stat(text) if text else None
 
 
 def _cgroup_procs(cgroup: CgroupDirs | None) -> ProcFile | None:

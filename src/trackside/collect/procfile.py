@@ -4,8 +4,10 @@ Opening a file below /proc costs more than reading it, so files stay open, up to
 the process its descriptors. An open file also stays with its process: a reused pid is not mistaken.
 """
 
+import errno
 import os
 
+GONE = frozenset({errno.ENOENT, errno.ESRCH, errno.ENODEV})  # each kind of file has its way to be gone
 HELD_MAX = 400  # descriptors kept open by all ProcFiles together
 READ_BYTES_MAX = 65_536
 
@@ -24,15 +26,16 @@ class ProcFile:
     def read(self) -> bytes | None:
         """Return the content; None when the file, or the process behind it, is gone.
 
-        Raise PermissionError when it is there but not for us.
+        Raise PermissionError when it is there but not for us, and any other OSError: to take a lack of
+        descriptors for an exit would count the process twice later.
         """
         try:
             if self._fd is not None:
                 return os.pread(self._fd, READ_BYTES_MAX, 0)
             return self._open_and_read()
-        except PermissionError:
-            raise
-        except OSError:  # ENOENT, ESRCH, ENODEV: each kernel file has its own way to be gone
+        except OSError as error:
+            if error.errno not in GONE:
+                raise
             self.close()
             return None
 

@@ -50,7 +50,7 @@ class Sensors:
         now_ms = self._now_ms()
         meter = TaskMeter(probe, now_ms)
         self._meters[probe.key] = meter
-        meter.begin(now_ms)
+        meter.begin(now_ms, self._interval_ms)
         self._scan.forget()
         if not meter.newborn:
             # It ran before: what it has used by now is where counting starts.
@@ -84,9 +84,11 @@ class Sensors:
 
         Without totals (the shim was killed) that is what the last readings saw.
         """
-        meter = self._meters.pop(key, None)
+        meter = self._meters.get(key)
         if meter is None:
             return []
+        self._sockets.read_destroyed([other.network for other in self._meters.values()])
+        del self._meters[key]
         meter.close()
         return meter.end(at_ms, totals)
 

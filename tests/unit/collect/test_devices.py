@@ -2,7 +2,10 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from tests.requirements import missing
 from tests.unit.collect.workload import MIB, Clock, Task, next_pass, one, task, used
 from trackside.collect.network import Traffic, parse_net_dev
 from trackside.collect.sensors import Sensors
+from trackside.collect.sockdiag import SockDiag
 from trackside.domain.metric import Metric
 
 INTERVAL_MS = 5_000
@@ -136,6 +140,36 @@ def test_a_closed_connection_keeps_its_bytes_and_a_new_one_adds(sensors: Sensors
             3 * MIB, rel=0.01
         )
         assert all(sample.value >= 0 for sample in samples)
+
+
+def test_bytes_after_the_last_reading_are_not_lost_with_the_connection(
+    sensors: Sensors, clock: Clock
+) -> None:
+    with task("a") as a, task("b") as b, closing(SockDiag()) as witness:
+        connected(a, b)
+        began_ms = begun(sensors, clock, a, b)
+        exchange(a, b, MIB)
+        a.do("hang_up()")
+        b.do("hang_up()")
+        wait_for_destroyed(witness, carried_bytes=MIB)
+        clock.skip_to(clock() + 1_000)
+        totals = replace(b.finish(), ended_boot_ms=clock())
+        samples = sensors.remove(b.key, clock(), totals) + next_pass(sensors, clock)
+        sent, received = Metric.NETWORK_SEND_BYTES_PER_SECOND, Metric.NETWORK_RECEIVE_BYTES_PER_SECOND
+        assert used(samples, received, began_ms, "b") == pytest.approx(MIB, rel=0.01)
+        assert used(samples, sent, began_ms, "a") == pytest.approx(MIB, rel=0.01)
+
+
+def wait_for_destroyed(witness: SockDiag, *, carried_bytes: int) -> None:
+    """Wait until the kernel has told everybody of both ends of a connection that carried so much."""
+    deadline = time.monotonic() + 30
+    sent = received = False
+    while not (sent and received):
+        assert time.monotonic() < deadline, "the kernel told of no such connection"
+        for found in witness.destroyed(lambda _: True):
+            sent = sent or found.sent_bytes >= carried_bytes
+            received = received or found.received_bytes >= carried_bytes
+        time.sleep(0.01)
 
 
 def test_connections_of_a_task_found_running_count_from_then(sensors: Sensors, clock: Clock) -> None:
