@@ -15,7 +15,7 @@ from sqlalchemy.pool import NullPool, QueuePool
 
 from trackside.domain.errors import Invalid, TracksideError, Unavailable
 
-BUSY_TIMEOUT_MS = 10_000  # how long SQLite waits for another process
+BUSY_TIMEOUT_MS = 10_000  # how long a write waits for another process
 CONNECT_TIMEOUT_SECONDS = 5
 READERS_MAX = 4
 WAL_RETRY_SECONDS = 0.02
@@ -26,9 +26,19 @@ SQLITE_NAMES = frozenset({"sqlite", "sqlite+pysqlite"})
 # Raised while a statement's values are handed over: the values are at fault, not the database.
 BAD_VALUES = (DataError, IntegrityError, OverflowError, UnicodeError)
 
-# A server may be configured to acknowledge before the disk has it; a returned write must be durable.
-_DURABLE = (
-    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+# A vanished server is noticed within seconds, not by the kernel's default of many minutes.
+_POSTGRES_ARGUMENTS = {
+    "connect_timeout": CONNECT_TIMEOUT_SECONDS,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,  # milliseconds
+}
+_POSTGRES_WRITER = (
+    # A server may be configured to acknowledge before the disk has it; a returned write must be durable.
+    "SELECT set_config('synchronous_commit', 'on', false)"
+    " WHERE current_setting('synchronous_commit') = 'off'",
+    f"SET lock_timeout = {BUSY_TIMEOUT_MS}",
 )
 
 
@@ -147,7 +157,7 @@ def _postgres(url: URL, *, writes: bool) -> Engine:
             hide_parameters=True,
             **_pool(writes),
             pool_pre_ping=True,
-            connect_args={"connect_timeout": CONNECT_TIMEOUT_SECONDS},
+            connect_args=_POSTGRES_ARGUMENTS,
             execution_options={} if writes else snapshot,
         )
     except ModuleNotFoundError:
@@ -156,7 +166,8 @@ def _postgres(url: URL, *, writes: bool) -> Engine:
 
         @event.listens_for(engine, "connect")
         def prepare(connection: Any, _: object) -> None:
-            connection.execute(_DURABLE)
+            for statement in _POSTGRES_WRITER:
+                connection.execute(statement)
             connection.commit()
 
     return engine

@@ -19,6 +19,7 @@ def migrate(engine: Engine) -> None:
     """Bring the schema up to date in one transaction; a second process waits, then finds it done."""
     with engine.begin() as connection:  # SQLite: BEGIN IMMEDIATE keeps others out
         if connection.dialect.name == "postgresql":
+            connection.execute(text("SET LOCAL lock_timeout = 0"))  # another's migration may take its time
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
         config = _config(connection)
         script = ScriptDirectory.from_config(config)

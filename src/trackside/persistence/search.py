@@ -22,14 +22,15 @@ Condition = ColumnElement[bool]
 _jobs = schema.jobs.c
 _events = schema.events.c
 
-SORTS: dict[str, Column[Any]] = {
-    "created_at": _jobs.created_at_ms,
-    "name": _jobs.name,
-    "phase": _jobs.phase,
-    "ended_at": _jobs.ended_at_ms,
-    "started_at": _jobs.started_at_ms,
-    "owner": _jobs.owner,
-    "number": _jobs.number,
+# Every order ends with the number, which makes it total, and is that of an index, which makes it fast.
+SORTS: dict[str, tuple[Column[Any], ...]] = {
+    "created_at": (_jobs.created_at_ms, _jobs.number),
+    "name": (_jobs.name, _jobs.number),
+    "phase": (_jobs.phase, _jobs.created_at_ms, _jobs.number),
+    "ended_at": (_jobs.ended_at_ms, _jobs.number),
+    "started_at": (_jobs.started_at_ms, _jobs.number),
+    "owner": (_jobs.owner, _jobs.created_at_ms, _jobs.number),
+    "number": (_jobs.number,),
 }
 
 
@@ -140,8 +141,8 @@ def _matching(connection: Connection, table: Table, conditions: list[Condition])
 
 
 def _order(query: JobQuery) -> Iterator[ColumnElement[Any]]:
-    """Yield the sort keys: an absent time comes before every other, and the number makes the order total."""
-    for column in (SORTS[query.sort_by], _jobs.number):
+    """Yield the sort keys: an absent time comes before every other."""
+    for column in SORTS[query.sort_by]:
         order = column.desc() if query.descending else column.asc()
         if not column.nullable:
             yield order

@@ -79,6 +79,11 @@ class Writer:
         self._closed = False
         self.commits = 0  # transactions that wrote something
 
+    @property
+    def connected(self) -> bool:
+        """Say whether the database was there when last used."""
+        return self._connection is not None
+
     def connect(self) -> None:
         """Open the connection and fill the cache with what is stored."""
         with translated(self._url):
