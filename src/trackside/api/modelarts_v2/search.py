@@ -5,14 +5,22 @@ from typing import Any
 
 from trackside.api.modelarts_v2.checks import one_of, parse_time_ms
 from trackside.api.modelarts_v2.phases import PHASES_CALLED
-from trackside.api.modelarts_v2.wire_request import FILTER_OPERATORS, ORDERS, PAGE_MAX, Filter, JobSearchBody
+from trackside.api.modelarts_v2.wire_request import (
+    FILTER_KEYS,
+    FILTER_OPERATORS,
+    ORDERS,
+    PAGE_MAX,
+    SORT_KEYS,
+    TRAIN_TYPES,
+    Filter,
+    JobSearchBody,
+)
 from trackside.domain.errors import Invalid
 from trackside.domain.identity import Caller
 from trackside.domain.phase import Phase
 from trackside.ports import JobQuery
 
 DEFAULT_WORKSPACE = "0"
-TRAIN_TYPES = ("job",)
 
 SORT_COLUMN_OF = {
     "create_time": "created_at",
@@ -36,7 +44,7 @@ def to_query(body: JobSearchBody, caller: Caller) -> JobQuery:
         raise Invalid("host_ips is not offered; use filters")
     one_of("train_type", body.train_type or "job", TRAIN_TYPES)
     order = one_of("order", body.order or "desc", ORDERS)
-    sort_by = one_of("sort_by", body.sort_by or "create_time", SORT_COLUMN_OF)
+    sort_by = one_of("sort_by", body.sort_by or "create_time", SORT_KEYS)
     return JobQuery(
         project_id=caller.project_id,
         workspace_id=body.workspace_id or DEFAULT_WORKSPACE,
@@ -62,7 +70,7 @@ def narrowings(filters: list[Filter]) -> dict[str, Any]:
 
 
 def _narrowing(item: Filter) -> Narrowing:
-    one_of("filters[].key", item.key, FILTERS)
+    one_of("filters[].key", item.key, FILTER_KEYS)
     one_of("filters[].operator", item.operator, FILTER_OPERATORS)
     one_of(f"filters[].operator of {item.key}", item.operator, FILTERS[item.key])
     if not item.value:

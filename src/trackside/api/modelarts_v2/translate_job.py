@@ -62,7 +62,10 @@ def declared_body(spec: JobSpec) -> CreateJobBody:
     declared: Mapping[str, Any] | None = spec.declared.get(DIALECT)
     if declared is None:
         return body_from_spec(spec)
-    return msgspec.convert(declared, CreateJobBody)
+    try:
+        return msgspec.convert(declared, CreateJobBody)
+    except msgspec.ValidationError:  # taken by an earlier version, under bounds that were wider
+        return body_from_spec(spec)
 
 
 def _metadata(job: Job, body: CreateJobBody) -> JobMetadataAnswer:

@@ -19,6 +19,21 @@ from trackside.api.modelarts_v2.wire_create import (
 
 PAGE_MAX = 50
 OFFSET_MAX = 2**31 - 1
+FILTER_KEYS = (
+    "id",
+    "name",
+    "phase",
+    "status",
+    "user_name",
+    "create_time",
+    "end_time",
+    "kind",
+    "job_type",
+    "description",
+    "pool_id",
+)
+SORT_KEYS = ("create_time", "name", "phase", "status", "user_name", "start_time", "end_time")
+TRAIN_TYPES = ("job",)
 FILTER_OPERATORS = ("between", "like", "in", "not")
 ORDERS = ("asc", "desc")
 ACTION_TYPES = ("terminate",)
@@ -30,7 +45,7 @@ Order = Annotated[str, Meta(extra_json_schema={"enum": list(ORDERS)})]
 class Filter(Wire):
     """One condition of a search."""
 
-    key: Annotated[str, Meta(max_length=64)]
+    key: Annotated[str, Meta(extra_json_schema={"enum": list(FILTER_KEYS)})]
     operator: Annotated[str, Meta(extra_json_schema={"enum": list(FILTER_OPERATORS)})]
     value: Annotated[list[Text], Meta(max_length=100)]
 
@@ -47,11 +62,11 @@ class JobSearchBody(Wire):
 
     offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX)] | None = None
     limit: Annotated[int, Meta(ge=1, le=PAGE_MAX)] | None = None
-    sort_by: Annotated[str, Meta(max_length=64)] | None = None
+    sort_by: Annotated[str, Meta(extra_json_schema={"enum": list(SORT_KEYS)})] | None = None
     order: Order | None = None
     group_by: Annotated[str, Meta(max_length=64)] | None = None
     workspace_id: WorkspaceId | None = None
-    train_type: Annotated[str, Meta(max_length=64)] | None = None
+    train_type: Annotated[str, Meta(extra_json_schema={"enum": list(TRAIN_TYPES)})] | None = None
     tags: Annotated[list[TagFilter], Meta(max_length=10)] | None = None
     host_ips: Annotated[list[Text], Meta(max_length=10)] | None = None
     filters: Annotated[list[Filter], Meta(max_length=32)] | None = None

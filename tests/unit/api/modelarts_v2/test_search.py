@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from trackside.api.modelarts_v2.search import FILTERS, SORT_COLUMN_OF, to_query
-from trackside.api.modelarts_v2.wire_request import FILTER_OPERATORS, JobSearchBody
+from trackside.api.modelarts_v2.wire_request import FILTER_KEYS, FILTER_OPERATORS, SORT_KEYS, JobSearchBody
 from trackside.domain.errors import Invalid
 from trackside.domain.identity import Caller, UserRole
 from trackside.domain.job import ProjectId
@@ -120,5 +120,7 @@ def test_numbers_out_of_bounds_are_refused_by_the_structs(body: dict[str, Any]) 
         msgspec.convert(body, JobSearchBody)
 
 
-def test_every_operator_is_a_documented_one() -> None:
+def test_what_the_published_api_names_is_what_there_is() -> None:
+    assert tuple(FILTERS) == FILTER_KEYS
+    assert tuple(SORT_COLUMN_OF) == SORT_KEYS
     assert {operator for known in FILTERS.values() for operator in known} == set(FILTER_OPERATORS)

@@ -127,6 +127,11 @@ def test_a_job_of_another_dialect_is_told_in_these_words() -> None:
     assert "tasks" not in answer
 
 
+def test_a_body_that_todays_bounds_refuse_does_not_hide_the_job() -> None:
+    spec = replace(spec_of(body_with(command="true")), declared={"modelarts_v2": {"metadata": {"name": ""}}})
+    assert details(job_of(spec))["algorithm"] == {"command": "true"}
+
+
 def test_several_roles_of_another_dialect_are_tasks() -> None:
     roles = (
         Role(name="ps", resources=SMALL.resources, command="serve"),
