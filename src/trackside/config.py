@@ -79,6 +79,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     endpoint: str = ""  # how clients reach the server; empty: http://HOST:PORT
     task_user: str = "nobody"  # who tasks run as when the server is root
     sample_seconds: float = 5.0
+    stop_grace_seconds: float = 30.0  # what tasks get between TERM and KILL
     run_agent: bool = True  # keep an agent running on this machine
     node_id: str = ""  # empty: the machine's name
     flavors: tuple[FlavorSetting, ...] = ()
@@ -120,5 +121,7 @@ def _check(settings: Settings) -> None:
         raise Invalid(f"port must be 0 to 65535, not {settings.port}")
     if not 1 <= settings.sample_seconds <= 60:
         raise Invalid(f"sample_seconds must be 1 to 60, not {settings.sample_seconds:g}")
+    if not 0 <= settings.stop_grace_seconds <= 3600:
+        raise Invalid(f"stop_grace_seconds must be 0 to 3600, not {settings.stop_grace_seconds:g}")
     if settings.images not in ("lenient", "strict"):
         raise Invalid(f"images must be lenient or strict, not {settings.images!r}")

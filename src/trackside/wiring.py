@@ -88,6 +88,7 @@ def build(settings: Settings) -> Parts:
         objects=objects,
         clock=clock,
         capacities=lambda: [node.capacity for node in engine.nodes()],
+        grace_seconds=settings.stop_grace_seconds,
         wake=supervisor.wake,
         orders_changed=engine.changed,
     )
@@ -156,7 +157,7 @@ async def run(parts: Parts, *, started: Callable[[str], None]) -> None:
             host=parts.settings.host,
             port=parts.settings.port,
             started=begin,
-            stopping=parts.engine.changed,
+            stopping=parts.engine.close,
         )
     finally:
         for task in background:

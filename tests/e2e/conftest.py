@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.error
@@ -103,6 +104,14 @@ def _environment() -> dict[str, str]:
     return kept | {"FAKE_SERVER_SECRET": "must-not-reach-tasks"}
 
 
+@pytest.fixture
+def open_dir() -> Iterator[Path]:
+    """A directory that tasks, who run as another user, can write to."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o777)
+        yield Path(name)
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """One server for all tests that do not hurt it."""
@@ -116,7 +125,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 @pytest.fixture
 def own_server(tmp_path: Path) -> Iterator[LiveServer]:
     """A server of the test's own, not started yet."""
-    live = LiveServer(tmp_path / "data")
+    config = tmp_path / "trackside.toml"
+    config.write_text("stop_grace_seconds = 2\n")
+    live = LiveServer(tmp_path / "data", extra=("--config", str(config)))
     try:
         yield live
     finally:

@@ -7,9 +7,9 @@ import pytest
 from huaweicloudsdkcore.exceptions.exceptions import ClientRequestException
 from huaweicloudsdkmodelarts.v1 import (
     DeleteTrainingJobRequest,
+    JobActionType,
     ShowTrainingJobDetailsRequest,
     StopTrainingJobRequest,
-    TrainingJobActionReq,
 )
 
 from tests.e2e.conftest import LiveServer
@@ -49,7 +49,7 @@ TREE = textwrap.dedent(
 
 def stop(client: object, job_id: str) -> None:
     """Ask a job to stop."""
-    body = TrainingJobActionReq(action_type="terminate")
+    body = JobActionType(action_type="terminate")
     client.stop_training_job(StopTrainingJobRequest(training_job_id=job_id, body=body))  # type: ignore[attr-defined]
 
 

@@ -32,6 +32,7 @@ class LocalEngine:
         self._version = time.time_ns() // 1_000_000
         self._changed = asyncio.Event()
         self._next_port = PORTS.start
+        self._closing = False
 
     def hello(self, hello: Hello) -> None:
         """Take note of an agent and its node."""
@@ -69,15 +70,22 @@ class LocalEngine:
         self._changed.set()
         self._changed = asyncio.Event()
 
+    def close(self) -> None:
+        """Let go of every agent that waits: the server is stopping."""
+        self._closing = True
+        self.changed()
+
     async def orders(self, node_id: NodeId, version: int, *, wait_seconds: float) -> Orders:
         """Return the node's orders as soon as they are newer than `version`, or after the wait."""
         self.seen(node_id)
-        if version == self._version:
+        if version == self._version and not self._closing:
             try:
                 await asyncio.wait_for(self._changed.wait(), wait_seconds)
             except TimeoutError:
                 return Orders(version=version)
         self.seen(node_id)
+        if self._closing:
+            raise Unavailable("the server is stopping; try again in a moment")
         return await self._orders(node_id)
 
     async def _orders(self, node_id: NodeId) -> Orders:

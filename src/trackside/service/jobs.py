@@ -41,6 +41,7 @@ class Jobs:
         objects: ObjectStore,
         clock: Clock,
         capacities: Callable[[], Sequence[Capacity]],
+        grace_seconds: float,
         wake: Callable[[], None],
         orders_changed: Callable[[], None],
     ) -> None:
@@ -49,6 +50,7 @@ class Jobs:
         self._objects = objects
         self._clock = clock
         self._capacities = capacities
+        self._grace_seconds = grace_seconds
         self._wake = wake
         self._orders_changed = orders_changed
 
@@ -59,6 +61,7 @@ class Jobs:
         check_fits(spec, self._capacities())
         check_total_fits(spec, self._capacities())
         await check_objects(spec, self._objects)
+        spec = replace(spec, grace_seconds=self._grace_seconds)
         job_id, now = JobId(str(uuid.uuid4())), self._clock.now_ms()
         events = [Event(job_id=job_id, at_ms=now, message=f"submitted by {caller.user}")]
         if spec.runtime.image and runtime is None:

@@ -47,7 +47,7 @@ class Logs:
 
     async def linked(self, job_id: str, task: str, expires: int, seal: str) -> str:
         """Return the log a link leads to, or refuse one that is over or was not made here."""
-        if not hmac.compare_digest(self._seal(JobId(job_id), task, expires), seal):
+        if not hmac.compare_digest(self._seal(JobId(job_id), task, expires).encode(), seal.encode()):
             raise Forbidden("this link was not made by this server")
         if self._clock.now_ms() // 1000 > expires:
             raise Forbidden("this link is over: ask for a new one")
