@@ -1,15 +1,19 @@
 """Knows which calls the command line makes: ModelArts v2 where it has the operation, else our own API."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from trackside.cli.client import Client
-from trackside.cli.views import JobView, SeriesView, job_view, series_view
+import msgspec
+
+from trackside.cli.client import Client, strange_answer
+from trackside.cli.views import JobView, SeriesView
 
 OWN = "/api/trackside/v1"
 LOG_LINES_PER_CALL = 500  # the v2 API's own limit
 EVENTS_PER_CALL = 100
 JOBS_PER_CALL = 500
+
+T = TypeVar("T")
 
 
 class JobList(NamedTuple):
@@ -45,7 +49,7 @@ class Api:
 
     def job(self, job_id: str) -> JobView:
         """Return one job."""
-        return job_view(self.client.get(f"{OWN}/jobs/{job_id}"))
+        return self._read(self.client.get(f"{OWN}/jobs/{job_id}"), JobView)
 
     def jobs(
         self, *, states: tuple[str, ...] = (), name: str | None = None, limit: int = 20, offset: int = 0
@@ -55,7 +59,7 @@ class Api:
         query += [("state", state) for state in states]
         query += [("name", name)] if name else []
         answer = self.client.get(f"{OWN}/jobs", query)
-        jobs = [job_view(item) for item in answer.get("jobs") or []]
+        jobs = self._read(answer.get("jobs") or [], list[JobView])
         return JobList(jobs, answer.get("matching", len(jobs)), answer.get("total", len(jobs)))
 
     def all_jobs(
@@ -80,8 +84,7 @@ class Api:
 
     def details(self, job_id: str) -> dict[str, Any]:
         """Return a job's details in ModelArts' words."""
-        answer: dict[str, Any] = self.client.get(self._v2(f"training-jobs/{job_id}"))
-        return answer
+        return self.client.get(self._v2(f"training-jobs/{job_id}"))
 
     def log_tail(self, job_id: str, task: str, lines: int) -> LogPage:
         """Return the last lines of a task's log, in order."""
@@ -107,7 +110,8 @@ class Api:
     def metrics(self, job_id: str, *, start_ms: int, end_ms: int, step_ms: int) -> list[SeriesView]:
         """Return the means of every series of a job."""
         query = [("start_ms", str(start_ms)), ("end_ms", str(end_ms)), ("step_ms", str(step_ms))]
-        return series_view(self.client.get(f"{OWN}/jobs/{job_id}/metrics", query))
+        answer = self.client.get(f"{OWN}/jobs/{job_id}/metrics", query)
+        return self._read(answer.get("series") or [], list[SeriesView])
 
     def flavors(self) -> list[dict[str, Any]]:
         """Return the sizes of task on offer."""
@@ -138,6 +142,12 @@ class Api:
 
     def _v2(self, path: str) -> str:
         return f"/v2/{self.client.settings.project_id}/{path}"
+
+    def _read(self, answer: object, kind: type[T]) -> T:
+        try:
+            return msgspec.convert(answer, kind)
+        except msgspec.ValidationError as error:
+            raise strange_answer(self.endpoint) from error
 
     def _log(self, job_id: str, task: str, query: list[tuple[str, str]]) -> LogPage:
         answer = self.client.get(self._v2(f"training-jobs/{job_id}/logs/{task}"), query)

@@ -37,9 +37,12 @@ class Client:
         self._connection: http.client.HTTPConnection | None = None
         self._proxied = False
 
-    def get(self, path: str, query: Pairs = ()) -> Any:
-        """Return the JSON at a path."""
-        return self.call("GET", path, query=query)
+    def get(self, path: str, query: Pairs = ()) -> dict[str, Any]:
+        """Return the JSON object at a path."""
+        answer = self.call("GET", path, query=query)
+        if not isinstance(answer, dict):
+            raise strange_answer(self.settings.endpoint)
+        return answer
 
     def post(self, path: str, body: object) -> Any:
         """Send a JSON body; return the JSON that comes back."""
@@ -69,11 +72,7 @@ class Client:
         try:
             return json.loads(content)
         except ValueError as error:
-            raise CliError(
-                f"{self.settings.endpoint} did not answer with JSON; is it a Trackside server",
-                code=ExitCode.UNEXPECTED,
-                hint="check the address: trackside doctor",
-            ) from error
+            raise strange_answer(self.settings.endpoint) from error
 
     def raw(self, path: str) -> tuple[int, bytes, dict[str, str]]:
         """Return status, content and headers of an unsigned GET."""
@@ -159,6 +158,15 @@ class Client:
             else "check the address and the network: trackside doctor"
         )
         return Unreachable(f"the server at {self.settings.endpoint} cannot be reached ({why})", hint)
+
+
+def strange_answer(endpoint: str) -> CliError:
+    """Return the error for an answer that is not what was asked for."""
+    return CliError(
+        f"{endpoint} does not answer like a Trackside server of this version",
+        code=ExitCode.UNEXPECTED,
+        hint="check the address: trackside doctor",
+    )
 
 
 def refusal(status: int, content: bytes) -> CliError:

@@ -17,7 +17,11 @@ def show_job(session: Session, job: JobView) -> None:
     took = job.took_ms(now)
     after = f" {'after' if job.final else 'for'} {duration(took)}" if took is not None else ""
     attempts = f", {counted(len(job.records), 'attempt')}" if len(job.records) > 1 else ""
-    session.out(f"{job.name}  {session.paint(shown.icon, shown.color)} {shown.word}{after}{attempts}")
+    if session.terminal:
+        session.out(f"{job.name}  {session.paint(shown.icon, shown.color)} {shown.word}{after}{attempts}")
+    else:
+        _line(session, "name", job.name)
+        _line(session, "state", job.phase)
     _line(session, "id", job.id)
     _line(session, "why", job.why or UNKNOWN)
     _line(
@@ -93,7 +97,9 @@ def _tasks(session: Session, job: JobView) -> None:
             Column("WORKER", lambda task: task.name),
             Column("STATE", lambda task: task.state),
             Column("NODE", lambda task: task.node or UNKNOWN),
-            Column("TOOK", lambda task: duration(_task_took(task, now)), lambda task: _task_took(task, now)),
+            Column(
+                "TOOK", lambda task: duration(_took_ms(task, now)), lambda task: _seconds(_took_ms(task, now))
+            ),
             Column("EXIT", _exit, lambda task: task.exit_code),
             Column("WHY", lambda task: task.reason.text if task.reason else UNKNOWN),
         ],
@@ -105,7 +111,11 @@ def _tasks(session: Session, job: JobView) -> None:
         )
 
 
-def _task_took(task: TaskView, now: int) -> int | None:
+def _seconds(ms: int | None) -> float | None:
+    return None if ms is None else ms / 1000
+
+
+def _took_ms(task: TaskView, now: int) -> int | None:
     if task.duration_ms is not None or task.started_at_ms is None:
         return task.duration_ms
     return (task.ended_at_ms or now) - task.started_at_ms

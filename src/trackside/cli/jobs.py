@@ -62,13 +62,16 @@ def _columns(session: Session) -> list[Column]:
         Column("ID", lambda job: job.id, only="pipe"),
         Column("NAME", lambda job: job.name),
         Column("STATE", lambda job: words.state(job.phase).word, lambda job: job.phase),
-        Column("WORKERS", lambda job: f"{job.alive}/{job.workers}", right=True),
+        Column("WORKERS", lambda job: f"{job.alive}/{job.workers}", right=True, width=60),
         Column(
-            "STARTED", lambda job: words.ago(job.started_at_ms, now), lambda job: words.iso(job.started_at_ms)
+            "STARTED",
+            lambda job: words.ago(job.started_at_ms, now),
+            lambda job: words.iso(job.started_at_ms),
+            width=80,
         ),
-        Column("TOOK", lambda job: words.duration(job.took_ms(now)), _seconds(now)),
+        Column("TOOK", lambda job: words.duration(job.took_ms(now)), _seconds(now), width=100),
         Column("ENDED", lambda job: words.iso(job.ended_at_ms) or "", only="pipe"),
-        Column("OWNER", lambda job: job.owner),
+        Column("OWNER", lambda job: job.owner, width=100),
         Column("WHY", lambda job: job.why or words.UNKNOWN, lambda job: job.why),
     ]
 

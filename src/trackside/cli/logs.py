@@ -4,14 +4,16 @@ import re
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from trackside.cli.errors import CliError, ExitCode, Usage
 from trackside.cli.jobs import JobArgument
 from trackside.cli.session import Session, verb
-from trackside.cli.views import JobView
+
+if TYPE_CHECKING:
+    from trackside.cli.views import JobView
 
 FOLLOW_SECONDS = 0.5
 TAIL_MAX = 500
@@ -48,7 +50,7 @@ class Printer:
     """Prints lines of several workers, each line once, and remembers how far it got in each log."""
 
     def __init__(
-        self, session: Session, job: JobView, tasks: Sequence[str], pattern: re.Pattern[str] | None = None
+        self, session: Session, job: "JobView", tasks: Sequence[str], pattern: re.Pattern[str] | None = None
     ) -> None:
         self._session = session
         self._job = job
@@ -100,7 +102,7 @@ class Printer:
                 self._session.out(line)
 
 
-def chosen(job: JobView, wanted: str | None) -> list[str]:
+def chosen(job: "JobView", wanted: str | None) -> list[str]:
     """Return the tasks that -w names: 0,1 or worker-0; all without it."""
     known = [task.name for task in job.tasks] or [f"worker-{index}" for index in range(job.workers)]
     if wanted is None:

@@ -4,18 +4,18 @@ Heavy imports stay inside the verbs, so that --help and completion are quick.
 """
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Annotated
 
 import typer
+import typer.main
 
 from trackside import __version__
-from trackside.cli import catalog, doctor, host, jobs, logs, metrics, submit
+from trackside.cli import agent, catalog, demo, doctor, host, jobs, logs, metrics, submit
 from trackside.cli.errors import CliError, ExitCode
-from trackside.cli.session import current
+from trackside.cli.session import SCHEMA, Session, current, nobody_reads
 from trackside.domain.errors import TracksideError
 
 # The root of Typer's refusals; which package it lives in depends on Typer's version.
@@ -33,14 +33,20 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False,
-) -> None:
-    """Run training jobs on your own machines and know why they fail."""
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         print(f"trackside {__version__}")
         raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Run training jobs on your own machines and know why they fail."""
+    del version  # said by its callback, before a verb is asked for
 
 
 app.command()(submit.submit)
@@ -58,7 +64,9 @@ for command in (
     app.command()(command)
 app.add_typer(catalog.flavor_app, name="flavor")
 app.add_typer(catalog.user_app, name="user")
+app.add_typer(agent.agent_app, name="agent")
 app.command()(host.serve)
+app.command()(demo.demo)
 app.command()(doctor.doctor)
 
 
@@ -70,8 +78,11 @@ def run(arguments: Sequence[str] | None = None) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
+    current.session = Session(as_json="--json" in arguments)  # for what is refused before it is parsed
     try:
-        code = app(list(arguments), standalone_mode=False, prog_name="trackside")
+        # Not app(): that would put Typer's own hook for unexpected errors in the place of ours.
+        command = typer.main.get_command(app)
+        code = command.main(list(arguments), standalone_mode=False, prog_name="trackside")
         sys.stdout.flush()
     except CliError as error:
         return _tell(error)
@@ -83,8 +94,7 @@ def main(arguments: Sequence[str]) -> int:
         print(file=sys.stderr)
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has enough of it. Python would complain once more when it flushes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        nobody_reads()
         return ExitCode.DONE
     return code if isinstance(code, int) else ExitCode.DONE
 
@@ -92,7 +102,7 @@ def main(arguments: Sequence[str]) -> int:
 def _tell(error: CliError) -> int:
     if current.session.as_json:
         told = {
-            "schema": "trackside/1",
+            "schema": SCHEMA,
             "error": error.message,
             "hint": error.hint,
             "exit_code": int(error.code),
@@ -102,7 +112,7 @@ def _tell(error: CliError) -> int:
     print(f"error: {error.message}", file=sys.stderr)
     if error.hint:
         print(f"hint: {error.hint}", file=sys.stderr)
-    if os.environ.get("TRACKSIDE_DEBUG"):
+    if current.session.debugging:
         import traceback
 
         traceback.print_exception(error, file=sys.stderr)
@@ -121,7 +131,7 @@ def _usage_hint(error: BaseException) -> str:
 
 def _unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Print what nobody expected in one line; Python then ends the process with code 1."""
-    if os.environ.get("TRACKSIDE_DEBUG"):
+    if current.session.debugging:
         sys.__excepthook__(kind, error, trace)
         return
     print(f"error: something unexpected happened ({kind.__name__}: {error})", file=sys.stderr)

@@ -1,14 +1,16 @@
 """The verb that tells how much workers used: the latest minute, a sparkline, or all of it as CSV."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from trackside.cli.errors import Usage
 from trackside.cli.jobs import JobArgument
 from trackside.cli.session import Column, Session, verb
-from trackside.cli.views import JobView, SeriesView
+
+if TYPE_CHECKING:
+    from trackside.cli.views import JobView, SeriesView
 
 MINUTE_MS = 60_000
 STEP_MS_MIN = 5_000
@@ -55,7 +57,7 @@ def metrics(
     show_series(session, found, wanted, step_ms, csv=csv)
 
 
-def span(job: JobView, now_ms: int, since_minutes: float | None) -> tuple[int, int]:
+def span(job: "JobView", now_ms: int, since_minutes: float | None) -> tuple[int, int]:
     """Return [start, end) of what to show: the job's run, cut to what was asked for."""
     end = (job.ended_at_ms if job.ended_at_ms is not None else now_ms) + 1
     start = job.started_at_ms if job.started_at_ms is not None else job.created_at_ms or end - MINUTE_MS
@@ -72,7 +74,7 @@ def step_for(length_ms: int, *, whole: bool) -> int:
 
 
 def show_series(
-    session: Session, job: JobView, series: Sequence[SeriesView], step_ms: int, *, csv: bool = False
+    session: Session, job: "JobView", series: Sequence["SeriesView"], step_ms: int, *, csv: bool = False
 ) -> None:
     """Print series the way that was asked for."""
     from trackside.cli.words import iso
@@ -100,7 +102,7 @@ def show_series(
         session.talk(f"No samples of {job.name}" + ("" if job.started_at_ms else ": it has not started"))
 
 
-def _table(session: Session, series: Sequence[SeriesView], step_ms: int) -> None:
+def _table(session: Session, series: Sequence["SeriesView"], step_ms: int) -> None:
     from trackside.cli.words import iso, measure, sparkline
 
     latest = {id(one): _latest_minute(one) for one in series}
@@ -125,7 +127,7 @@ def _table(session: Session, series: Sequence[SeriesView], step_ms: int) -> None
     )
 
 
-def _latest_minute(one: SeriesView) -> float | None:
+def _latest_minute(one: "SeriesView") -> float | None:
     if not one.points:
         return None
     newest = one.points[-1][0]
@@ -133,11 +135,11 @@ def _latest_minute(one: SeriesView) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _highest(one: SeriesView) -> float | None:
+def _highest(one: "SeriesView") -> float | None:
     return max((value for _, value in one.points if value is not None), default=None)
 
 
-def _with_gaps(one: SeriesView, step_ms: int) -> list[float | None]:
+def _with_gaps(one: "SeriesView", step_ms: int) -> list[float | None]:
     """Return one value per step, None where nothing was measured."""
     if not one.points:
         return []

@@ -8,6 +8,7 @@ import functools
 import inspect
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -30,6 +31,7 @@ class Column(NamedTuple):
     full: Callable[[Any], object] | None = None  # None: the same
     right: bool = False
     only: str = ""  # "tty" or "pipe": leave it out elsewhere
+    width: int = 0  # leave it out on terminals narrower than this
 
 
 @dataclass(kw_only=True)
@@ -54,6 +56,15 @@ class Session:
 
             self._api = Api(Client(load(self.server)))
         return self._api
+
+    def use(self, api: "Api") -> None:
+        """Speak to this server from now on."""
+        self._api = api
+
+    @property
+    def debugging(self) -> bool:
+        """Say whether tracebacks are wanted."""
+        return self.verbose or bool(os.environ.get("TRACKSIDE_DEBUG"))
 
     @property
     def terminal(self) -> bool:
@@ -91,7 +102,8 @@ class Session:
         here = "tty" if self.terminal else "pipe"
         shown = [column for column in columns if column.only in ("", here)]
         if self.terminal:
-            self._aligned(shown, items)
+            wide = shutil.get_terminal_size().columns
+            self._aligned([column for column in shown if column.width <= wide], items)
             return
         print("\t".join(column.name for column in shown))
         for item in items:
@@ -140,10 +152,13 @@ def verb(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def run(**given: Any) -> None:
         common = {name: given.pop(name) for name, _, _ in COMMON}
-        if common["verbose"]:
-            os.environ["TRACKSIDE_DEBUG"] = "1"
         current.session = Session(**common)
-        function(current.session, **given)
+        try:
+            function(current.session, **given)
+            sys.stdout.flush()
+        except BrokenPipeError as error:
+            nobody_reads()
+            raise typer.Exit(0) from error
 
     signature = inspect.signature(function)
     own = list(signature.parameters.values())[1:]
@@ -157,6 +172,11 @@ def verb(function: Callable[..., None]) -> Callable[..., None]:
         "return": None
     }
     return run
+
+
+def nobody_reads() -> None:
+    """Give up stdout: its reader has enough. Python would else complain when it flushes at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Current:

@@ -103,16 +103,6 @@ class SeriesView(msgspec.Struct, kw_only=True):
     points: list[tuple[int, float | None]] = []
 
 
-def job_view(answer: Any) -> JobView:
-    """Read one job."""
-    return msgspec.convert(answer, JobView, strict=False)
-
-
-def series_view(answer: Any) -> list[SeriesView]:
-    """Read the series of a job."""
-    return msgspec.convert(answer.get("series") or [], list[SeriesView], strict=False)
-
-
 def machine(view: msgspec.Struct) -> dict[str, Any]:
     """Return a view for --json: times in UTC ISO, durations in seconds, everything else as it is."""
     shown: dict[str, Any] = _machine(msgspec.to_builtins(view))

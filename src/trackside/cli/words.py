@@ -8,6 +8,8 @@ from trackside.domain.phase import FINAL, Phase
 from trackside.domain.wording import duration_text, size_text
 
 UNKNOWN = "–"  # noqa: RUF001 - an en dash is what the copy says
+DAY_MS = 86_400_000
+DAYS_FROM = 3
 BLOCKS = "▁▂▃▄▅▆▇█"
 FINAL_PHASES = frozenset(str(phase) for phase in FINAL)
 ACTIVE_PHASES = frozenset(str(phase) for phase in Phase) - FINAL_PHASES
@@ -51,8 +53,10 @@ def phases_of(word: str) -> tuple[str, ...]:
 
 
 def duration(ms: float | None) -> str:
-    """Say how long: 12 s, 7 min, 2 h 03 min."""
-    return UNKNOWN if ms is None else duration_text(int(ms))
+    """Say how long: 12 s, 7 min, 2 h 03 min, 5 d."""
+    if ms is None:
+        return UNKNOWN
+    return f"{int(ms / DAY_MS)} d" if ms >= DAYS_FROM * DAY_MS else duration_text(int(ms))
 
 
 def ago(ms: int | None, now_ms: int) -> str:
