@@ -66,11 +66,14 @@ class TaskMeter:
     def young_due_ms(self) -> int | None:
         """Return when a young task wants its next reading; None for an older one."""
         due_ms = self._read_ms + YOUNG_READ_MS
-        return due_ms if due_ms <= self._added_ms + YOUNG_MS else None
+        return due_ms if due_ms <= self._added_ms + YOUNG_MS and not self.tree.over else None
+
+    def tried(self, now_ms: int) -> None:
+        """Note that a reading begins: if it fails, the next one is not due at once."""
+        self._read_ms = now_ms
 
     def read(self, now_ms: int, *, network: bool, cards: dict[int, CardReading]) -> None:
         """Read all devices. The tree knows its new processes, the network meter its sockets."""
-        self._read_ms = now_ms
         self._counters[Metric.CPU_PERCENT].see(self._cpu.read(self.tree), now_ms)
         disk = read_disk(self.tree)
         if disk is not None:

@@ -126,14 +126,12 @@ class SocketPass:
         by_cgroup.pop(None, None)
         seen: set[int] = set()
         unowned: dict[int, TcpSocket] = {}  # by inode
-        marked = False  # older kernels do not tell a socket's cgroup
 
         def wanted(cookie: int) -> bool:
             seen.add(cookie)
             return cookie not in self._strangers
 
         for found in self._diag.dump(wanted):
-            marked = marked or found.cgroup_id is not None
             meter = by_cookie.get(found.cookie) or by_cgroup.get(found.cgroup_id)
             if meter is not None:
                 meter.sockets[found.cookie] = _traffic(found)
@@ -143,7 +141,8 @@ class SocketPass:
             meter.keep(seen)
         self._strangers &= seen
         self._looks = {cookie: looks for cookie, looks in self._looks.items() if cookie in seen}
-        self._find_owners(unowned, [meter for meter in meters if not (marked and meter.cgroup_id)])
+        # Not every kernel marks sockets with their cgroup, so descriptors have the last word.
+        self._find_owners(unowned, meters)
 
     def _find_owners(self, unowned: dict[int, TcpSocket], meters: Sequence[NetworkMeter]) -> None:
         if not unowned:

@@ -106,6 +106,7 @@ class ProcessTree:
         self.shim = Process(shim_pid)
         self.processes: dict[int, Process] = {}
         self.shim_in_cgroup = False
+        self.shim_own_ticks = 0  # processor time of the shim itself, which is not the task's
         self._procs = _cgroup_procs(cgroup)
         self._usage: dict[Process, Usage] = {}
         self._kept = Usage(0, 0, 0, 0)
@@ -132,17 +133,15 @@ class ProcessTree:
         self._keep_lost([before[process] for process in gone if process in before], before)
 
     @property
-    def cpu_ticks(self) -> int:
-        """Return the processor time of the task since its start, without the shim's own."""
-        own = sum(usage.own_ticks + usage.child_ticks for usage in self._usage.values())
-        shim = self._usage.get(self.shim)
-        return own - (shim.own_ticks if shim else 0) + self._kept.child_ticks
+    def over(self) -> bool:
+        """Say whether neither the shim nor any process was there at the last reading."""
+        return not self._usage
 
     @property
-    def shim_own_ticks(self) -> int:
-        """Return the processor time of the shim itself."""
-        shim = self._usage.get(self.shim)
-        return shim.own_ticks if shim else 0
+    def cpu_ticks(self) -> int:
+        """Return the processor time of the task since its start, without the shim's own."""
+        living = sum(usage.own_ticks + usage.child_ticks for usage in self._usage.values())
+        return living + self._kept.child_ticks
 
     @property
     def disk_bytes(self) -> tuple[int, int] | None:
@@ -189,13 +188,17 @@ class ProcessTree:
         for process in (self.shim, *self.processes.values()):
             now = process.read()
             if now is not None:
-                usage[process] = now
+                usage[process] = now if process is not self.shim else self._without_own(now)
                 continue
             if self.processes.pop(process.pid, None) is not None or process in known:
                 gone.add(process)
             process.close()
         self._usage = usage
         return gone
+
+    def _without_own(self, usage: Usage) -> Usage:
+        self.shim_own_ticks = usage.own_ticks
+        return usage._replace(own_ticks=0)
 
     def _keep_lost(self, lost: Sequence[Usage], before: dict[Process, Usage]) -> None:
         """Keep of the processes that are gone what no living ancestor has been given."""
@@ -226,9 +229,10 @@ class ProcessScan:
         self._strangers: set[int] = set()
         self._scans = 0
 
-    def forget(self) -> None:
-        """Take nobody for a stranger any longer: a shim was added that may be known as one."""
-        self._strangers.clear()
+    def expect(self, shim_pid: int) -> None:
+        """Look for the processes of a new shim, though it may be known as a stranger by now."""
+        if shim_pid in self._strangers:
+            self._strangers.clear()  # its descendants are known as strangers too
 
     def find(self, trees: Iterable[ProcessTree]) -> None:
         """Give every tree the processes that descend from it."""

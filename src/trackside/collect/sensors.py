@@ -51,7 +51,7 @@ class Sensors:
         meter = TaskMeter(probe, now_ms)
         self._meters[probe.key] = meter
         meter.begin(now_ms, self._interval_ms)
-        self._scan.forget()
+        self._scan.expect(probe.shim_pid)
         if not meter.newborn:
             # It ran before: what it has used by now is where counting starts.
             self._sockets.forget()
@@ -75,7 +75,8 @@ class Sensors:
         return [
             sample
             for meter in self._meters.values()
-            if meter.wants_to_ship(now_ms, self._interval_ms)
+            if not meter.tree.over  # what is left of it comes with its totals
+            and meter.wants_to_ship(now_ms, self._interval_ms)
             for sample in meter.ship(now_ms, at_ms)
         ]
 
@@ -103,6 +104,8 @@ class Sensors:
     def _read(self, meters: list[TaskMeter], now_ms: int) -> None:
         if not meters:
             return
+        for meter in meters:
+            meter.tried(now_ms)
         everybody = self._meters.values()
         self._scan.find([meter.tree for meter in everybody])
         for meter in meters:
@@ -110,7 +113,8 @@ class Sensors:
         network = self._sockets.read([meter.network for meter in everybody])
         cards = self._gpus.read({card for meter in meters for card in meter.gpus})
         for meter in meters:
-            meter.read(now_ms, network=network, cards=cards)
+            if not meter.tree.over:
+                meter.read(now_ms, network=network, cards=cards)
 
     def _pass_after(self, now_ms: int) -> int:
         return (now_ms // self._interval_ms + 1) * self._interval_ms

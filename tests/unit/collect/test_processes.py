@@ -65,11 +65,11 @@ def test_children_and_orphans_belong_to_the_task_and_neighbours_do_not(scan: Pro
         tree.close()
 
 
-def test_a_shim_that_was_known_as_a_stranger_is_found_after_forget(scan: ProcessScan) -> None:
+def test_a_shim_that_was_known_as_a_stranger_is_found_when_expected(scan: ProcessScan) -> None:
     with task("first") as first, task("second") as second:
         one, two = tree_of(first), tree_of(second)
         refreshed(one, scan)
-        scan.forget()
+        scan.expect(second.shim.pid)
         scan.find([one, two])
         assert second.do("os.getpid()") in two.processes
         one.close()
@@ -125,9 +125,11 @@ def test_a_shim_that_is_killed_takes_nothing_back(scan: ProcessScan) -> None:
     with task() as running:
         tree = tree_of(running)
         running.do("(start('c'), tell('c', 'burn(0.2)'), end('c')) and burn(0.1)")
+        running.finish()  # now all that the task used is with the shim
         before = cpu_seconds(tree, scan)
         assert before >= 0.29
-        os.killpg(running.shim.pid, signal.SIGKILL)
+        running.shim.kill()
         running.shim.wait()
-        assert cpu_seconds(tree, scan) >= before
+        assert refreshed(tree, scan) == set()
+        assert tree.cpu_ticks / TICKS_PER_SECOND == before
         tree.close()
