@@ -41,6 +41,10 @@ class JobQuery:
     project_id: ProjectId
     workspace_id: str | None = None
     ids: tuple[str, ...] = ()
+    short_ids: tuple[str, ...] = ()
+    families: tuple[int, ...] = ()
+    newest_versions: bool = False  # of each family only its newest version that exists
+    tags: tuple[tuple[str, tuple[str, ...]], ...] = ()  # key and values it may have (none: any)
     names: tuple[str, ...] = ()  # exact
     names_like: tuple[str, ...] = ()  # contained, case-insensitive
     phases: frozenset[Phase] = frozenset()
@@ -55,7 +59,8 @@ class JobQuery:
     created_to_ms: int | None = None  # inclusive
     ended_from_ms: int | None = None
     ended_to_ms: int | None = None
-    sort_by: str = "created_at"  # created_at | name | phase | ended_at | started_at | owner | number
+    # created_at | name | description | phase | kind | ended_at | started_at | owner | number | duration
+    sort_by: str = "created_at"
     descending: bool = True
     offset: int = 0
     limit: int = 50
@@ -119,6 +124,10 @@ class JobStore(Protocol):
         apply: Callable[[Job, Report], Update | None],
     ) -> int:
         """Apply each report of the stream exactly once; return the highest sequence number done."""
+        ...
+
+    def find(self, project_id: ProjectId, *, short_id: str = "", number: int = 0) -> Job | None:
+        """Return the job of that short id, or of that number; None if the project has none."""
         ...
 
     def get(self, job_id: JobId) -> Job | None:
@@ -305,8 +314,8 @@ class Engine(Protocol):
         """Return the nodes that can take tasks."""
         ...
 
-    def free_port(self, node_id: NodeId, taken: frozenset[int]) -> int:
-        """Return a port of the node that nothing listens on."""
+    def free_ports(self, node_id: NodeId, count: int, taken: frozenset[int]) -> int:
+        """Return the first of `count` ports in a row that nothing on the node listens on."""
         ...
 
     def changed(self) -> None:

@@ -54,6 +54,22 @@ class MetricSource:
     port: int | None = None
 
 
+class RestartPolicy(StrEnum):
+    """When a task that has ended is started again, in its place."""
+
+    NEVER = "never"
+    ON_FAILURE = "on_failure"  # whenever it ended badly
+    EXIT_CODE = "exit_code"  # only for exit codes of 128 and above: signals, faults from outside
+    ALWAYS = "always"  # also when it exited 0
+
+
+class SuccessPolicy(StrEnum):
+    """Which tasks must exit 0 for the job to have succeeded."""
+
+    ALL = "all"  # all but those of service roles, which never end by themselves
+    CHIEF = "chief"  # the first task of the chief role alone
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
     """Ask for `count` like tasks, named role-0, role-1 …"""
@@ -64,6 +80,10 @@ class Role:
     flavor_id: str | None = None
     command: str | None = None  # overrides the job's
     image: str | None = None  # overrides the job's
+    chief: bool = False  # its first task speaks for the job under SuccessPolicy.CHIEF
+    service: bool = False  # serves the others (a parameter server): stopped when they are done
+    restart: RestartPolicy = RestartPolicy.NEVER
+    restarts_max: int = 0  # per task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +109,9 @@ class JobSpec:
     pool_id: str = DEFAULT_POOL
     priority: int = 1
     preemptible: bool = False
+    success: SuccessPolicy = SuccessPolicy.ALL
+    framework: str | None = None  # "tensorflow" adds TF_CONFIG to the tasks' environments
+    tags: Mapping[str, str] = field(default_factory=dict)
     max_seconds: int | None = None  # stop it when it has run this long
     grace_seconds: float = DEFAULT_GRACE_SECONDS  # between TERM and KILL
     log_export_url: str | None = None
@@ -127,7 +150,7 @@ class Task:
     role: str
     index: int  # within the role
     rank: int  # within the job
-    attempt: int
+    attempt: int  # counts the task's own starts, over all records
     node_id: NodeId
     resources: Resources
     cards: tuple[int, ...] = ()  # which cards of the node are its own
@@ -149,6 +172,16 @@ class StartType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """One task's restart in its place, while the attempt goes on."""
+
+    task: TaskName
+    at_ms: int  # when the old start ended
+    reason: Reason
+    up_at_ms: int | None = None  # when the new start ran
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """One attempt, from the moment it was queued; appended, and closed once."""
 
@@ -161,6 +194,7 @@ class Record:
     duration_ms: int | None = None  # of the longest task, monotonic
     reason: Reason | None = None
     culprit: TaskName | None = None
+    restarts: tuple[Restart, ...] = ()
     master_port: int | None = None  # where rank 0 listens for the others
 
 
@@ -175,10 +209,16 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job and everything known of it. `revision` grows with every stored change."""
+    """A job and everything known of it. `revision` grows with every stored change.
+
+    Some APIs speak of versions of a job: each is a job of its own, and `family` is the number of the first.
+    """
 
     id: JobId
+    short_id: str = ""  # 16 of [a-z0-9]; never issued twice
     number: int  # 1, 2, … within the project; never issued twice
+    family: int = 0  # the number of version 1
+    version: int = 1
     project_id: ProjectId
     owner: str
     spec: JobSpec

@@ -1,11 +1,14 @@
 """Knows what a task is told when it starts: its command, its arguments, its environment."""
 
+import json
 from collections.abc import Mapping, Sequence
 
 from trackside.domain.exchange import Launch, TaskKey
-from trackside.domain.job import Job, Role, Task
+from trackside.domain.job import Job, Task
+from trackside.domain.policies import restarts_used, role_of
 
-PROCESS_STARTS_FIRST = 1  # MA_PROC_START_CNT counts the starts within one scheduling
+TENSORFLOW = "tensorflow"
+EVALUATOR = "evaluator"
 
 
 def launch_order(
@@ -17,7 +20,7 @@ def launch_order(
     runtime_environment: Mapping[str, str] | None = None,
 ) -> Launch:
     """Return the order that starts a task; `hosts` are the addresses of all tasks, by rank."""
-    spec, role = job.spec, _role(job, task)
+    spec, role = job.spec, role_of(job, task)
     command = role.command or spec.command
     return Launch(
         key=TaskKey(job.id, task.attempt, task.name),
@@ -45,6 +48,7 @@ def launch_order(
 def task_environment(job: Job, task: Task, hosts: Sequence[str]) -> dict[str, str]:
     """Return the variables that tell a task who and where it is, in the words scripts expect."""
     record = job.records[-1]
+    values: dict[str, object]
     workers = [host for host, one in zip(hosts, job.tasks, strict=True) if one.role == task.role]
     values = {
         "MA_NUM_HOSTS": len(job.tasks),
@@ -55,7 +59,7 @@ def task_environment(job: Job, task: Task, hosts: Sequence[str]) -> dict[str, st
         "MA_TASK_NAME": task.role,
         "MA_CURRENT_INSTANCE_NAME": f"{job.id}-{task.name}",
         "MA_SCHEDULE_CNT": record.number,
-        "MA_PROC_START_CNT": PROCESS_STARTS_FIRST,
+        "MA_PROC_START_CNT": 1 + restarts_used(job, task),
         "MASTER_ADDR": hosts[0],
         "MASTER_PORT": record.master_port,
         "RANK": task.rank,
@@ -64,8 +68,16 @@ def task_environment(job: Job, task: Task, hosts: Sequence[str]) -> dict[str, st
         "TRACKSIDE_JOB_ID": job.id,
         "TRACKSIDE_TASK": task.name,
     }
+    if job.spec.framework == TENSORFLOW:
+        values["TF_CONFIG"] = tf_config(job, task, hosts)
     return {name: str(value) for name, value in values.items()}
 
 
-def _role(job: Job, task: Task) -> Role:
-    return next(role for role in job.spec.roles if role.name == task.role)
+def tf_config(job: Job, task: Task, hosts: Sequence[str]) -> str:
+    """Return TF_CONFIG: the cluster by role, and which member of it this task is."""
+    cluster: dict[str, list[str]] = {}
+    for host, one in zip(hosts, job.tasks, strict=True):
+        if one.role != EVALUATOR:  # it watches the cluster and is not a member of it
+            port = (job.records[-1].master_port or 0) + one.rank
+            cluster.setdefault(one.role, []).append(f"{host}:{port}")
+    return json.dumps({"cluster": cluster, "task": {"type": task.role, "index": task.index}})

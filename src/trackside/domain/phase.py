@@ -57,6 +57,7 @@ NEXT: dict[Phase, frozenset[Phase]] = {
             Phase.QUEUED,
             Phase.LOST,
             Phase.STOPPING,
+            Phase.SUCCEEDED,
             Phase.FAILED,
             Phase.STOPPED,
         }

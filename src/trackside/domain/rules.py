@@ -10,8 +10,20 @@ from dataclasses import replace
 from trackside.domain.endings import end_reason, exit_code
 from trackside.domain.event import Event, Level
 from trackside.domain.exchange import EndCause, Ended, Noted, Report, Started
-from trackside.domain.job import Ending, Job, NodeId, Role, Slot, Task, TaskName, TaskState, task_name
+from trackside.domain.job import (
+    Ending,
+    Job,
+    NodeId,
+    Restart,
+    Role,
+    Slot,
+    Task,
+    TaskName,
+    TaskState,
+    task_name,
+)
 from trackside.domain.phase import FINAL, Phase, advance
+from trackside.domain.policies import done_reason, wants_restart
 from trackside.domain.reason import Reason, ReasonCode
 from trackside.domain.wording import counted, duration_text
 
@@ -80,7 +92,7 @@ def overdue_reason(job: Job) -> Reason:
 
 def lose_node(job: Job, node_id: NodeId, *, at_ms: int) -> Change | None:
     """Mark a job whose node has gone silent; it may come back."""
-    if job.phase not in (Phase.STARTING, Phase.RUNNING) or not _lives_on(job, node_id):
+    if job.phase not in (Phase.STARTING, Phase.RUNNING, Phase.RESTARTING) or not _lives_on(job, node_id):
         return None
     reason = Reason(text=f"the node {node_id} does not answer", code=ReasonCode.NODE_LOST)
     event = _event(job, at_ms, reason.text, Level.WARNING)
@@ -140,16 +152,28 @@ def _started(job: Job, news: Started) -> Change | None:
     if task is None or task.state not in (TaskState.PLACED, TaskState.STARTING):
         return None
     up = replace(task, state=TaskState.RUNNING, started_at_ms=news.at_ms, ip=news.ip)
-    job = _with_task(job, up, news.at_ms)
+    job = _restarted(_with_task(job, up, news.at_ms), up)
     events = [_event(job, news.at_ms, f"{task.name} started", task=task.name, attempt=task.attempt)]
-    if job.phase is Phase.STARTING and _all_up(job):
+    if job.phase in (Phase.STARTING, Phase.RESTARTING) and _all_up(job):
         job = _running(job, news.at_ms)
         events.append(_event(job, news.at_ms, f"running: {counted(len(job.tasks), 'task')} up"))
     return job, tuple(events)
 
 
+def _restarted(job: Job, up: Task) -> Job:
+    """Note when a task that was started again came up."""
+    record = job.records[-1]
+    waiting = [i for i, one in enumerate(record.restarts) if one.task == up.name and one.up_at_ms is None]
+    if not waiting:
+        return job
+    restarts = list(record.restarts)
+    restarts[waiting[0]] = replace(restarts[waiting[0]], up_at_ms=up.started_at_ms)
+    return replace(job, records=(*job.records[:-1], replace(record, restarts=tuple(restarts))))
+
+
 def _running(job: Job, at_ms: int) -> Job:
-    record = replace(job.records[-1], running_at_ms=at_ms)
+    record = job.records[-1]
+    record = replace(record, running_at_ms=record.running_at_ms or at_ms)
     return replace(
         job,
         phase=advance(job.phase, Phase.RUNNING),
@@ -164,6 +188,8 @@ def _ended(job: Job, news: Ended) -> Change | None:
         return None
     over = _over(job, task, news)
     assert over.reason is not None
+    if wants_restart(job, task, news):
+        return _start_again(job, over, news.at_ms)
     bad = over.reason.code is not ReasonCode.COMPLETED and job.ending is None
     level = Level.ERROR if bad else Level.INFO
     told = (_event(job, news.at_ms, over.reason.text, level, task=task.name, attempt=task.attempt),)
@@ -171,9 +197,37 @@ def _ended(job: Job, news: Ended) -> Change | None:
     if bad:  # the first task that ends badly decides the job's fate; the others are then told to stop
         ending = Ending(phase=Phase.FAILED, reason=over.reason, decided_at_ms=news.at_ms)
         job = replace(job, ending=ending)
-    if any(one.state is not TaskState.ENDED for one in job.tasks):
-        return job, told
-    return _all_ended(job, news.at_ms, told)
+    if all(one.state is TaskState.ENDED for one in job.tasks):
+        return _all_ended(job, news.at_ms, told)
+    done = done_reason(job) if job.ending is None else None
+    if done is not None:  # what still runs only served the tasks that are done
+        job = replace(job, ending=Ending(phase=Phase.SUCCEEDED, reason=done, decided_at_ms=news.at_ms))
+    return job, told
+
+
+def _start_again(job: Job, over: Task, at_ms: int) -> Change:
+    """Put a task that has ended back into its place; the attempt goes on."""
+    assert over.reason is not None
+    again = Task(
+        name=over.name,
+        role=over.role,
+        index=over.index,
+        rank=over.rank,
+        attempt=over.attempt + 1,
+        node_id=over.node_id,
+        resources=over.resources,
+        cards=over.cards,
+    )
+    record = job.records[-1]
+    restart = Restart(task=over.name, at_ms=at_ms, reason=over.reason)
+    job = replace(
+        _with_task(job, again, at_ms),
+        records=(*job.records[:-1], replace(record, restarts=(*record.restarts, restart))),
+        past_tasks=(*job.past_tasks, over),
+        phase=advance(job.phase, Phase.RESTARTING) if job.phase is not Phase.RESTARTING else job.phase,
+    )
+    told = f"{over.reason.text}; starting it again ({len(job.records[-1].restarts)})"
+    return job, (_event(job, at_ms, told, Level.WARNING, task=over.name, attempt=over.attempt),)
 
 
 def _over(job: Job, task: Task, news: Ended) -> Task:

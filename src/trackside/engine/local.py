@@ -54,15 +54,15 @@ class LocalEngine:
         """Return the nodes whose agents have said hello."""
         return tuple(self._nodes.values())
 
-    def free_port(self, node_id: NodeId, taken: frozenset[int]) -> int:
-        """Return a port nothing listens on here, going round so that one just freed rests."""
+    def free_ports(self, node_id: NodeId, count: int, taken: frozenset[int]) -> int:
+        """Return the first of `count` free ports in a row, going round so that one just freed rests."""
         del node_id  # there is one machine
         for _ in PORTS:
-            port = self._next_port
-            self._next_port = port + 1 if port + 1 in PORTS else PORTS.start
-            if port not in taken and _can_bind(port):
-                return port
-        raise Unavailable("no port is free for the job's tasks to meet on")
+            first = self._next_port if self._next_port + count <= PORTS.stop else PORTS.start
+            self._next_port = first + count
+            if all(port not in taken and _can_bind(port) for port in range(first, first + count)):
+                return first
+        raise Unavailable("no ports are free for the job's tasks to meet on")
 
     def changed(self) -> None:
         """Wake the agent: its orders may have changed."""

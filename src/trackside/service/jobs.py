@@ -1,5 +1,7 @@
 """Knows what callers may do with jobs: submit, look, change, stop, delete."""
 
+import secrets
+import string
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +19,8 @@ from trackside.service.catalog import Catalog
 from trackside.service.checks import check_fits, check_objects, check_spec, check_total_fits
 
 MESSAGE_LENGTH_MAX = 4096
+SHORT_ID_LENGTH = 16
+_SHORT_ID_LETTERS = string.ascii_lowercase + string.digits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +31,7 @@ class JobChange:
     priority: int | None = None
     preemptible: bool | None = None
     annotations: Mapping[str, str] | None = None  # merged over the present ones
+    tags: Mapping[str, str] | None = None  # replace all present ones
     declared: Mapping[str, object] | None = None  # replaces a dialect's own words, by dialect
 
 
@@ -54,15 +59,15 @@ class Jobs:
         self._wake = wake
         self._orders_changed = orders_changed
 
-    async def submit(self, caller: Caller, spec: JobSpec) -> Job:
-        """Check a job and queue it; when this returns it is durable."""
+    async def submit(self, caller: Caller, spec: JobSpec, *, version_of: Job | None = None) -> Job:
+        """Check a job and queue it, as the next version after `version_of` if given; it is then durable."""
         check_spec(spec)
         runtime = self._catalog.resolve(spec.runtime)
         check_fits(spec, self._capacities())
         check_total_fits(spec, self._capacities())
         await check_objects(spec, self._objects)
         spec = replace(spec, grace_seconds=self._grace_seconds)
-        job_id, now = JobId(str(uuid.uuid4())), self._clock.now_ms()
+        job_id, short_id, now = JobId(str(uuid.uuid4())), new_short_id(), self._clock.now_ms()
         events = [Event(job_id=job_id, at_ms=now, message=f"submitted by {caller.user}")]
         if spec.runtime.image and runtime is None:
             told = f"the image {spec.runtime.image} was not used: no engine stands for it here"
@@ -71,7 +76,10 @@ class Jobs:
         def make(number: int) -> Update:
             job = Job(
                 id=job_id,
+                short_id=short_id,
                 number=number,
+                family=version_of.family if version_of else number,
+                version=version_of.version + 1 if version_of else 1,
                 project_id=caller.project_id,
                 owner=caller.user,
                 spec=spec,
@@ -90,6 +98,13 @@ class Jobs:
         job = self._store.get(JobId(job_id))
         if job is None or job.project_id != caller.project_id or job.deleting:
             raise JobNotFound(f"there is no job {job_id!r} in this project")
+        return job
+
+    def find(self, caller: Caller, *, short_id: str = "", number: int = 0) -> Job:
+        """Return a job of the caller's project by its short id or its number."""
+        job = self._store.find(caller.project_id, short_id=short_id, number=number)
+        if job is None or job.deleting:
+            raise JobNotFound(f"there is no job {short_id or number!r} in this project")
         return job
 
     async def search(self, caller: Caller, query: JobQuery) -> JobPage:
@@ -161,6 +176,11 @@ class Jobs:
         await self._store.add_events([event])
 
 
+def new_short_id() -> str:
+    """Return a fresh short id."""
+    return "".join(secrets.choice(_SHORT_ID_LETTERS) for _ in range(SHORT_ID_LENGTH))
+
+
 def _changed(spec: JobSpec, wanted: JobChange) -> JobSpec:
     return replace(
         spec,
@@ -168,5 +188,6 @@ def _changed(spec: JobSpec, wanted: JobChange) -> JobSpec:
         priority=spec.priority if wanted.priority is None else wanted.priority,
         preemptible=spec.preemptible if wanted.preemptible is None else wanted.preemptible,
         annotations={**spec.annotations, **(wanted.annotations or {})},
+        tags=spec.tags if wanted.tags is None else dict(wanted.tags),
         declared={**spec.declared, **(wanted.declared or {})},
     )

@@ -60,11 +60,12 @@ class Supervisor:
         placements = decide_placements(jobs, self._engine.nodes())
         if not placements:
             return
-        taken = {job.records[-1].master_port for job in jobs if job.records}
+        taken = {port for job in jobs for port in _ports(job.records[-1].master_port, job.spec.node_count)}
         changes = []
         for placement in placements:
-            port = self._engine.free_port(placement.slots[0].node_id, frozenset(p for p in taken if p))
-            taken.add(port)
+            count = len(placement.slots)
+            port = self._engine.free_ports(placement.slots[0].node_id, count, frozenset(taken))
+            taken.update(_ports(port, count))
             changes.append((placement.job_id, self._placer(placement.slots, port)))
         await self._store.update_many(changes)  # the intent is durable before anybody acts on it
         self._engine.changed()
@@ -108,6 +109,11 @@ class Supervisor:
                 move = rules.lose_node if silent else rules.regain_node
                 if move(job, node_id, at_ms=now) is not None:
                     await self._store.update(job.id, _node_change(move, node_id, now))
+
+
+def _ports(first: int | None, count: int) -> range:
+    """Return the ports a job's tasks were promised: one each, in a row."""
+    return range(first, first + count) if first else range(0)
 
 
 def _node_change(

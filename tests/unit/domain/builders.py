@@ -27,7 +27,9 @@ def a_job(workers: int = 2, **fields: Any) -> Job:
     """Return a queued job."""
     values: dict[str, Any] = {
         "id": JOB_ID,
+        "short_id": "abcdefghij012345",
         "number": 1,
+        "family": 1,
         "project_id": ProjectId("p"),
         "owner": "ana",
         "spec": a_spec(workers),

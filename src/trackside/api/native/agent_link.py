@@ -11,6 +11,7 @@ from trackside.domain.errors import Invalid
 from trackside.domain.exchange import Hello, Orders, Report, ReportAck, ReportBatch
 from trackside.domain.job import Job, NodeId
 from trackside.domain.metric import Sample
+from trackside.domain.phase import Phase
 from trackside.ports import JobStore, Update
 
 ORDER_WAIT_SECONDS_MAX = 60.0
@@ -115,7 +116,7 @@ class AgentLink:
             await self._append_samples(samples)
         told = _Told()
         through = await self._store.apply_reports(batch.node_id, batch.stream, batch.reports, told.apply)
-        if told.endings:
+        if told.orders:
             self._engine.changed()
         if told.changed:
             self._wake()
@@ -127,7 +128,7 @@ class _Told:
 
     def __init__(self) -> None:
         self.changed = False
-        self.endings = False
+        self.orders = False
 
     def apply(self, job: Job, report: Report) -> Update | None:
         change = rules.apply_report(job, report)
@@ -135,5 +136,6 @@ class _Told:
             return None
         moved, events = change
         self.changed = self.changed or moved is not job
-        self.endings = self.endings or (moved.ending is not None and job.ending is None)
+        self.orders = self.orders or (moved.ending is not None and job.ending is None)
+        self.orders = self.orders or moved.phase is Phase.RESTARTING
         return Update(job=moved, events=events)

@@ -1,0 +1,51 @@
+"""Knows when a task is started again and when a job has done what it was asked to."""
+
+from trackside.domain.exchange import EndCause, Ended
+from trackside.domain.job import Job, RestartPolicy, Role, SuccessPolicy, Task, TaskState
+from trackside.domain.reason import Reason, ReasonCode
+
+# Ends that starting again in the same place would only repeat.
+_HOPELESS = (EndCause.CANNOT_START, EndCause.STAGING_FAILED, EndCause.NOT_STARTED)
+FAULT_CODE_MIN = 128  # what shells give for signals; RestartPolicy.EXIT_CODE retries these only
+
+
+def role_of(job: Job, task: Task) -> Role:
+    """Return the role a task has."""
+    return next(role for role in job.spec.roles if role.name == task.role)
+
+
+def restarts_used(job: Job, task: Task) -> int:
+    """Return how often the task was restarted in the current attempt."""
+    return sum(restart.task == task.name for restart in job.records[-1].restarts)
+
+
+def wants_restart(job: Job, task: Task, news: Ended) -> bool:
+    """Say whether a task that has just ended is to be started again in its place."""
+    role = role_of(job, task)
+    if job.ending is not None or news.cause in _HOPELESS or restarts_used(job, task) >= role.restarts_max:
+        return False
+    code = 128 + news.signal if news.signal is not None else news.exit_code
+    if role.restart is RestartPolicy.EXIT_CODE:
+        return code is not None and code >= FAULT_CODE_MIN
+    if role.restart is RestartPolicy.ON_FAILURE:
+        return code != 0
+    return role.restart is RestartPolicy.ALWAYS
+
+
+def done_reason(job: Job) -> Reason | None:
+    """Return why the job is done although some of its tasks still run; None: it is not."""
+    if job.spec.success is SuccessPolicy.CHIEF:
+        chief = _chief(job)
+        if chief.state is TaskState.ENDED and chief.exit_code == 0:
+            return Reason(text=f"{chief.name} exited 0", code=ReasonCode.COMPLETED, task=chief.name)
+        return None
+    working = [task for task in job.tasks if not role_of(job, task).service]
+    if working and all(task.state is TaskState.ENDED and task.exit_code == 0 for task in working):
+        return Reason(text="every task that works exited 0", code=ReasonCode.COMPLETED)
+    return None
+
+
+def _chief(job: Job) -> Task:
+    chiefs = [task for task in job.tasks if role_of(job, task).chief]
+    workers = [task for task in job.tasks if not role_of(job, task).service]
+    return (chiefs or workers or job.tasks)[0]
