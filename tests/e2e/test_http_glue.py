@@ -691,6 +691,30 @@ def test_a_signal_ends_the_server_although_a_poll_is_open(number: signal.Signals
     assert refused(polled[0], 503, "unavailable").startswith("The server is stopping")
 
 
+def test_a_second_signal_does_not_wait_for_the_grace() -> None:
+    told = threading.Event()
+    threads: list[threading.Thread] = []
+
+    def insist(port: int) -> None:
+        poll = f"GET /toy/p/poll HTTP/1.1\r\nHost: x\r\nX-Auth-Token: {TOKEN}\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_SECONDS) as connection:
+            connection.sendall(poll.encode())
+            wait_until_polled(port)
+            os.kill(os.getpid(), signal.SIGINT)
+            assert told.wait(DEADLINE_SECONDS)
+            os.kill(os.getpid(), signal.SIGINT)
+            everything(connection)
+
+    def started(port: int) -> None:
+        threads.append(threading.Thread(target=insist, args=(port,)))
+        threads[0].start()
+
+    endless = serve(app(), host="127.0.0.1", port=0, started=started, stopping=told.set, grace_seconds=3600)
+    asyncio.run(asyncio.wait_for(endless, DEADLINE_SECONDS * 3))
+    threads[0].join(DEADLINE_SECONDS)
+    assert not threads[0].is_alive()
+
+
 def wait_until_polled(port: int) -> None:
     """Return once the server has taken an earlier request: it takes connections in order."""
     assert ask(port, "GET", "/healthz", token=None).status == 200

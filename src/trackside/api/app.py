@@ -5,11 +5,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
+from trackside.api.body import BODY_BYTES_MAX, Receive
 from trackside.api.dispatch import (
-    BODY_BYTES_MAX,
     Allowed,
     Dispatcher,
-    Receive,
     Scope,
     Send,
     new_request_id,

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from trackside.api.body import BODY_BYTES_MAX, BodyReader, ClientGone, Receive
 from trackside.api.operation import Call, Dialect, Operation, Raw, Signed
 from trackside.api.reading import check_query, decode_body, parse_query
 from trackside.api.routes import Missed, Routes
@@ -21,7 +22,6 @@ from trackside.domain.errors import (
     Invalid,
     Malformed,
     NotFound,
-    TooLarge,
     TracksideError,
     Unavailable,
 )
@@ -30,12 +30,10 @@ from trackside.service import Services
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Allowed = Callable[[Caller, Operation, Mapping[str, str]], bool]
 Headers = list[tuple[bytes, bytes]]
 
-BODY_BYTES_MAX = 8 * 1024 * 1024
 NO_CONTENT = (204, 304)
 
 _log = logging.getLogger("trackside.api")
@@ -43,10 +41,6 @@ _encode = msgspec.json.Encoder().encode
 _JSON = (b"content-type", b"application/json")
 _id_prefix = os.urandom(8).hex()
 _id_numbers = itertools.count()
-
-
-class _Gone(Exception):
-    """The client went away before its request was complete."""
 
 
 class _Bound:
@@ -79,7 +73,7 @@ class Dispatcher:
         self._dialects = tuple(dialects)
         self._services = services
         self._allowed = allowed
-        self._body_bytes_max = body_bytes_max
+        self._bodies = BodyReader(body_bytes_max)
         self._routes: Routes[_Bound] = Routes()
         for position, dialect in enumerate(self._dialects):
             for operation in dialect.operations:
@@ -100,7 +94,7 @@ class Dispatcher:
             status, content = await self._answer(bound, path, scope, receive, request_id, headers)
         except TracksideError as error:
             status, content = _refusal(dialect, error, request_id)
-        except _Gone:
+        except ClientGone:
             return
         except asyncio.CancelledError:
             # Only a server that stops cancels requests: the client learns it, and nothing runs after this.
@@ -128,7 +122,7 @@ class Dispatcher:
         }
         body = b""
         if "content-length" in headers or "transfer-encoding" in headers:
-            body = await _read_body(headers.get("content-length"), receive, self._body_bytes_max)
+            body = await self._bodies.read(headers.get("content-length"), receive)
         raw_query = scope["query_string"]
         caller = bound.authenticate(
             Signed(scope["method"], scope["raw_path"], raw_query, headers, body, path, operation.action)
@@ -196,28 +190,6 @@ async def send_answer(
         length = (b"content-length", str(len(content)).encode("ascii"))
         await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
     await send({"type": "http.response.body", "body": content})
-
-
-async def _read_body(length: str | None, receive: Receive, bytes_max: int) -> bytes:
-    if length is not None and int(length) > bytes_max:
-        raise _too_large(bytes_max)
-    chunks: list[bytes] = []
-    room = bytes_max
-    more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise _Gone
-        chunks.append(message["body"])
-        room -= len(message["body"])
-        if room < 0:
-            raise _too_large(bytes_max)
-        more = message["more_body"]
-    return b"".join(chunks)
-
-
-def _too_large(bytes_max: int) -> TooLarge:
-    return TooLarge(f"The body is larger than the limit of {bytes_max} bytes.")
 
 
 def _body(bound: _Bound, body: bytes) -> Any:

@@ -70,6 +70,17 @@ def test_only_get_brings_head() -> None:
     assert table.find("HEAD", b"/x") == Missed(0, ("OPTIONS", "POST"))
 
 
+def test_a_long_path_is_found_too() -> None:
+    assert routes().find("GET", b"/v2/p/jobs/" + b"j" * 5000) == ("show", {"project": "p", "job": "j" * 5000})
+
+
+def test_a_route_added_later_is_found() -> None:
+    table: Routes[str] = Routes()
+    assert table.find("GET", b"/x") == Missed(None)
+    table.add("GET", "/x", "x", dialect=0)
+    assert table.find("GET", b"/x") == ("x", {})
+
+
 def test_two_operations_cannot_share_a_route() -> None:
     table = routes()
     with pytest.raises(ValueError, match="two operations answer GET /v2"):
