@@ -233,6 +233,9 @@ def node(data_dir: Path, *extra: str, **environment: str) -> Iterator[tuple[Fake
         assert agent.process is not None
         agent.process.wait(10)
         server.close()
+    for name in ("agent.log", "forker.log"):
+        if (data_dir / "agent" / name).exists():
+            assert "Traceback" not in (data_dir / "agent" / name).read_text()
 
 
 def alive(of: TaskKey) -> set[int]:

@@ -213,7 +213,7 @@ def _choose_unified(candidates: list[Path]) -> Path | None:
 
 def _hand_down(path: Path) -> None:
     available = (path / "cgroup.controllers").read_text().split()
-    wanted = [f"+{name}" for name in V2_CONTROLLERS if name in available]
+    wanted = [f"+{name}" for name in V2_CONTROLLERS if name in available and name not in _offered(path)]
     if wanted:
         _write(path / "cgroup.subtree_control", " ".join(wanted))
 
@@ -226,11 +226,7 @@ def _offered(path: Path) -> frozenset[str]:
 
 
 def _may_make(base: Path) -> bool:
-    try:
-        (base / PARENT).mkdir(exist_ok=True)
-    except OSError:
-        return False
-    return os.access(base / PARENT, os.W_OK)
+    return os.access(base, os.W_OK | os.X_OK)
 
 
 def _distinct(dirs: CgroupDirs) -> list[Path]:

@@ -1,6 +1,7 @@
 """Knows how to start and stop a node's agent from outside; refuses to know what the agent does."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from trackside.agent import forker, record, tree
 from trackside.agent.cgroup import Cgroups, detect
 from trackside.agent.launcher import Launcher
 from trackside.agent.layout import GONE, Layout
+from trackside.agent.state import TaskFiles
 
 # What an agent may inherit. Never more: the server's environment may hold secrets.
 PASSED_ON = ("PATH", "HOME", "TZ", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "TMPDIR")
@@ -86,6 +88,9 @@ def _kill_tasks(layout: Layout) -> None:
             tree.freeze_and_kill(lambda left=left: left)  # type: ignore[misc]
             time.sleep(LOOK_SECONDS)
         groups.remove(directory.name)
+        tmp_dir = TaskFiles(directory).tmp_dir()
+        if tmp_dir is not None:
+            shutil.rmtree(tmp_dir, ignore_errors=True)
     if record.lock_holder(str(layout.agent_dir / forker.LOCK)) is not None:
         Launcher(layout.agent_dir).sweep()
     groups.remove_parents()

@@ -12,7 +12,6 @@ import signal
 import socket
 import sys
 import time
-from typing import NoReturn
 
 from trackside.agent import linux, record, shim, tree
 
@@ -21,6 +20,7 @@ SOCKET = "forker.sock"
 SWEEP = b"sweep"
 MESSAGE_BYTES_MAX = 4096
 SWEEP_SECONDS_MAX = 5.0
+SPARES = 2  # shims forked before their tasks are known
 
 
 def main(agent_dir: str, listener_fd: int) -> None:
@@ -39,6 +39,7 @@ class _Forker:
         self._listener = listener
         self._lock_fd = lock_fd
         self._shims: set[int] = set()
+        self._spares: list[socket.socket] = []
         self._wake_read, self._wake_write = os.pipe()
         self._ending = False
 
@@ -55,12 +56,26 @@ class _Forker:
         poller.register(self._listener, select.POLLIN)
         poller.register(self._wake_read, select.POLLIN)
         while not self._ending:
-            for fd, _ in poller.poll():
+            # Between requests, so that nobody waits for it.
+            for fd, _ in poller.poll(0) or self._idle(poller):
                 if fd == self._wake_read:
                     os.read(self._wake_read, 4096)
                     self._reap()
                 else:
                     self._accept()
+
+    def _idle(self, poller: select.poll) -> list[tuple[int, int]]:
+        """Fork one shim ahead of its task if some are missing, else wait for something to do."""
+        if len(self._spares) >= SPARES:
+            return poller.poll()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if self._fork() == 0:
+            for spare in (ours, *self._spares):
+                spare.close()
+            shim.main(theirs)
+        theirs.close()
+        self._spares.append(ours)
+        return []
 
     def _end(self, *_: object) -> None:
         self._ending = True
@@ -79,23 +94,37 @@ class _Forker:
                 if message == SWEEP:
                     connection.sendall(b"%d" % self._sweep())
                 elif message:
-                    self._launch(os.fsdecode(message), connection)
+                    self._launch(message, connection)
 
-    def _launch(self, state_dir: str, doorbell: socket.socket) -> None:
+    def _launch(self, state_dir: bytes, doorbell: socket.socket) -> None:
+        """Hand the task to a shim that is up already; one that does not take it is dead."""
+        while self._spares:
+            with self._spares.pop() as spare, contextlib.suppress(OSError):
+                socket.send_fds(spare, [state_dir], [doorbell.fileno()])
+                return
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours, theirs:
+            socket.send_fds(ours, [state_dir], [doorbell.fileno()])
+            if self._fork() == 0:
+                ours.close()
+                doorbell.close()
+                shim.main(theirs)
+
+    def _fork(self) -> int:
+        """Fork a shim; in it, let go of everything that is the forker's."""
         shim.block_signals()
         pid = os.fork()
-        if pid == 0:
-            self._become_shim(state_dir, doorbell)
-        self._shims.add(pid)
-        signal.pthread_sigmask(signal.SIG_SETMASK, set())
-
-    def _become_shim(self, state_dir: str, doorbell: socket.socket) -> NoReturn:
+        if pid != 0:
+            self._shims.add(pid)
+            signal.pthread_sigmask(signal.SIG_SETMASK, set())
+            return pid
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        for fd in (self._listener.fileno(), self._lock_fd, self._wake_read, self._wake_write):
+        for fd in (self._lock_fd, self._wake_read, self._wake_write):
             os.close(fd)
-        shim.main(state_dir, doorbell.detach())
+        self._listener.close()
+        return 0
 
     def _sweep(self) -> int:
         """Kill everything below this process that is not a shim or below one; return how much is left."""

@@ -9,6 +9,7 @@ import json
 import os
 import select
 import signal
+import socket
 import sys
 import time
 import traceback
@@ -20,6 +21,7 @@ from trackside.agent.record import ExitRecord, Plan, StartedRecord
 LOG_MODE = 0o600
 KILL_ROUND_SECONDS = 0.05
 START_ROUND_SECONDS = 0.05
+DIRECTORY_BYTES_MAX = 4096
 
 _WATCHED = {signal.SIGCHLD, signal.SIGTERM}
 
@@ -29,8 +31,11 @@ def block_signals() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
 
 
-def main(state_dir: str, doorbell_fd: int) -> NoReturn:
-    """Be the shim of the task whose files lie in `state_dir`; ring by closing the doorbell once it runs."""
+def main(orders: socket.socket) -> NoReturn:
+    """Wait to be told which task to be the shim of: the directory of its files, and a doorbell.
+
+    The doorbell rings by being closed, once the task runs or never will.
+    """
     code = 1
     try:
         os.setsid()
@@ -39,14 +44,29 @@ def main(state_dir: str, doorbell_fd: int) -> NoReturn:
         os.chdir("/")
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)
-        if _claim(state_dir):
-            _Shim(state_dir, doorbell_fd).run()
+        _warm_up()
+        told, fds, _, _ = socket.recv_fds(orders, DIRECTORY_BYTES_MAX, 1)
+        orders.close()
+        if told and _claim(os.fsdecode(told)):
+            os.set_inheritable(fds[0], False)
+            _Shim(os.fsdecode(told), fds[0]).run()
         code = 0
     except BaseException:
         traceback.print_exc(file=sys.stderr)
         sys.stderr.flush()
     finally:
         os._exit(code)
+
+
+def _warm_up() -> None:
+    """Use what every start uses: a fork shares memory until it is written to, and that is slow at first."""
+    json.loads(json.dumps({"a": [1, "b", None, {"c": 0.5}]}))
+    tree.start_ticks(os.getpid())
+    tree.boot_id()
+    for fd in os.pipe():
+        os.close(fd)
+    _boot_ms(), _wall_ms(), _boot_seconds()
+    os.path.exists("/nowhere/at/all")
 
 
 def _claim(state_dir: str) -> bool:
