@@ -46,7 +46,8 @@ def demo(
             code=ExitCode.REFUSED,
             hint=f"{sys.executable} -m pip install numpy",
         )
-    signal.signal(signal.SIGTERM, _terminated)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _terminated)
     stay = session.terminal and not once
     with DemoServer(session, data_dir.expanduser().absolute()) as server:
         server.start(port)
@@ -56,8 +57,8 @@ def demo(
     raise typer.Exit(code)
 
 
-def _terminated(_number: int, _frame: FrameType | None) -> NoReturn:
-    sys.exit(128 + signal.SIGTERM)
+def _terminated(number: int, _frame: FrameType | None) -> NoReturn:
+    sys.exit(128 + number)  # by way of leaving the server, which takes everything down
 
 
 def _show(session: Session, data_dir: Path, *, workers: int, seconds: float) -> int:

@@ -146,6 +146,7 @@ def events(
     tail: Annotated[int | None, typer.Option("--tail", min=1, metavar="N", help="Only the last N.")] = None,
 ) -> None:
     """Show what happened to a job, oldest first."""
+    from trackside.cli import words
     from trackside.cli.resolve import find_job
 
     if level and level.capitalize() not in ("Info", "Warning", "Error"):
@@ -159,13 +160,19 @@ def events(
         return
     session.table(
         [
-            Column("TIME", lambda event: event.get("time", "")),
+            Column(
+                "TIME", lambda event: words.said_time(event.get("time", ""), utc=session.utc), _event_time
+            ),
             Column("LEVEL", lambda event: event.get("level", "")),
             Column("SOURCE", lambda event: event.get("source", "")),
             Column("MESSAGE", lambda event: event.get("message", "")),
         ],
         told,
     )
+
+
+def _event_time(event: dict[str, str]) -> str:
+    return event.get("time", "")
 
 
 @verb

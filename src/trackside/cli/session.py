@@ -86,6 +86,7 @@ class Session:
 
     def talk(self, text: str) -> None:
         """Print a remark, unless asked to be quiet."""
+        sys.stdout.flush()  # what came before it stands before it, where both go to one place
         if not self.quiet:
             print(text, file=sys.stderr, flush=True)
 

@@ -87,9 +87,13 @@ def date_and_clock(ms: int | None, *, utc: bool = True) -> str:
     return f"{when:%Y-%m-%d %H:%M:%S} {when:%Z}"
 
 
-def count(value: int | None) -> str:
-    """Say a number: 1,204."""
-    return UNKNOWN if value is None else f"{value:,}"
+def said_time(text: str, *, utc: bool = True) -> str:
+    """Say a time that a server wrote in ISO form; what is not a time is said as it is."""
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return date_and_clock(int(when.timestamp() * 1000), utc=utc)
 
 
 def percent(value: float | None) -> str:

@@ -57,6 +57,8 @@ def test_times_say_their_zone(monkeypatch: pytest.MonkeyPatch) -> None:
         time.tzset()
     assert words.iso(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"
     assert words.iso(None) is None
+    assert words.said_time("2026-11-15T21:38:16.746Z") == "2026-11-15 21:38:16 UTC"
+    assert words.said_time("soon") == "soon"
     assert words.ago(None, 5) == words.UNKNOWN
 
 

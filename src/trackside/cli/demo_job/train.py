@@ -395,7 +395,7 @@ def options_from(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train a small network with several workers.")
     parser.add_argument("--steps", type=int, help="train until this step (default: 1000)")
     parser.add_argument("--epochs", type=int, help="or: this many passes over the data")
-    parser.add_argument("--lr", type=float, default=0.0006, help="learning rate (default: 0.0006)")
+    parser.add_argument("--lr", type=float, default=0.0015, help="learning rate (default: 0.0015)")
     parser.add_argument("--seconds", type=float, default=0.0, help="run at least this long")
     parser.add_argument("--train_url", help="directory for the checkpoint; resumes from one found there")
     options = parser.parse_args(arguments)
