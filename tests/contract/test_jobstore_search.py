@@ -1,10 +1,11 @@
 """What every JobStore finds: each filter, order and page, against the same question asked in Python."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.persistence.making import OTHER_PROJECT, PROJECT, make_spec, making
+from tests.unit.persistence.making import OTHER_PROJECT, PROJECT, changing, make_spec, making
 
 from trackside.domain.errors import Invalid
 from trackside.domain.job import Job
@@ -28,6 +29,7 @@ NAMES = [
     "zeta",
     "Alpha",
 ]
+FAR_FUTURE_MS = 10**15
 SORT_KEYS: dict[str, Callable[[Job], Any]] = {
     "created_at": lambda job: job.created_at_ms,
     "name": lambda job: job.spec.name.encode(),
@@ -36,7 +38,15 @@ SORT_KEYS: dict[str, Callable[[Job], Any]] = {
     "started_at": lambda job: (job.started_at_ms is not None, job.started_at_ms),
     "owner": lambda job: (job.owner, job.created_at_ms),
     "number": lambda job: job.number,
+    "description": lambda job: job.spec.description.casefold(),
+    "kind": lambda job: job.spec.kind,
+    "duration": lambda job: (job.started_at_ms is not None, duration(job)),
 }
+
+
+def duration(job: Job) -> int:
+    """Return how long it ran; one that still runs (since 1970) has run longer than any that ended."""
+    return 0 if job.started_at_ms is None else (job.ended_at_ms or FAR_FUTURE_MS) - job.started_at_ms
 
 
 async def fill(stores: Stores) -> list[Job]:
@@ -52,6 +62,7 @@ async def fill(stores: Stores) -> list[Job]:
             workspace_id=("0", "w1", "w2")[i % 3],
             description=("", "Nightly RUN", "50% done")[i % 3],
             pool_id=("default", "gpu")[i % 2],
+            tags={"team": ("nlp", "vision")[i % 2]} | ({"cost%": "x"} if i % 5 == 0 else {}),
         )
         made = making(
             spec=spec,
@@ -60,6 +71,9 @@ async def fill(stores: Stores) -> list[Job]:
             created_at_ms=1_000 + 10 * (i // 2),
             started_at_ms=None if i % 3 == 0 else 2_000 - i,
             ended_at_ms=None if i % 2 else 3_000 + i,
+            short_id=f"short{i}",
+            family=(i // 3) * 3 + 1,
+            version=i % 3 + 1,
         )
         jobs.append(await stores.jobs.insert(made))
     return jobs
@@ -74,6 +88,13 @@ async def jobs(stores: Stores) -> list[Job]:
 FILTERS: list[tuple[dict[str, Any], Callable[[Job], bool]]] = [
     ({}, lambda job: True),
     ({"workspace_id": "w1"}, lambda job: job.spec.workspace_id == "w1"),
+    ({"short_ids": ("short3", "short5", "none")}, lambda job: job.number in (4, 6)),
+    ({"families": (4, 7)}, lambda job: 4 <= job.number <= 9),
+    ({"newest_versions": True}, lambda job: job.number % 3 == 0),
+    ({"newest_versions": True, "kinds": ("job",)}, lambda job: job.number in (3, 9)),
+    ({"tags": (("team", ("nlp",)),)}, lambda job: job.spec.tags["team"] == "nlp"),
+    ({"tags": (("team", ("nlp", "vision")), ("cost%", ()))}, lambda job: "cost%" in job.spec.tags),
+    ({"tags": (("team", ("nlp",)), ("cost%", ("y",)))}, lambda job: False),
     ({"names": ("bert", "zeta")}, lambda job: job.spec.name in ("bert", "zeta")),
     ({"names_like": ("BERT",)}, lambda job: "bert" in job.spec.name.lower()),
     ({"names_like": ("grösse",)}, lambda job: job.spec.name == "Größe"),
@@ -178,3 +199,51 @@ async def test_an_unknown_project_is_empty(stores: Stores) -> None:
     page = await stores.jobs.search(JobQuery(project_id=OTHER_PROJECT))
     assert (page.jobs, page.matching, page.total) == ((), 0, 0)
     assert await stores.jobs.count(OTHER_PROJECT) == 0
+
+
+async def test_the_newest_version_is_the_newest_that_exists(stores: Stores, jobs: list[Job]) -> None:
+    query = JobQuery(project_id=PROJECT, newest_versions=True, families=(1,))
+    assert (await stores.jobs.search(query)).jobs == (jobs[2],)
+    await stores.jobs.update(jobs[2].id, changing(deleting=True))
+    assert (await stores.jobs.search(query)).jobs == (jobs[1],)
+    await stores.jobs.delete(jobs[1].id)
+    assert (await stores.jobs.search(query)).jobs == (jobs[0],)
+
+
+async def test_jobs_without_a_family_are_each_their_newest(stores: Stores) -> None:
+    made = [await stores.jobs.insert(making()) for _ in range(3)]
+    page = await stores.jobs.search(JobQuery(project_id=PROJECT, newest_versions=True, descending=False))
+    assert list(page.jobs) == made
+
+
+async def test_changed_tags_are_found_and_the_old_ones_are_not(stores: Stores, jobs: list[Job]) -> None:
+    spec = replace(jobs[0].spec, tags={"team": "audio", "new": ""})
+    changed = await stores.jobs.update(jobs[0].id, changing(spec=spec))
+
+    async def tagged(key: str, *values: str) -> tuple[Job, ...]:
+        query = JobQuery(project_id=PROJECT, ids=(jobs[0].id,), tags=((key, values),))
+        return (await stores.jobs.search(query)).jobs
+
+    assert await tagged("team", "audio") == (changed,)
+    assert await tagged("new") == (changed,)
+    assert await tagged("cost%") == ()
+    assert await tagged("team", "nlp") == ()
+
+
+async def test_a_job_is_found_by_number_and_short_id_in_its_project_only(
+    stores: Stores, jobs: list[Job], database_url: str
+) -> None:
+    reopened = open_stores(database_url)  # there the finished ones are not in memory
+    for found_in in (stores, reopened):
+        for job in jobs:
+            assert found_in.jobs.find(PROJECT, number=job.number) == job
+            assert found_in.jobs.find(PROJECT, short_id=job.short_id) == job
+            assert found_in.jobs.find(OTHER_PROJECT, short_id=job.short_id) is None
+        assert found_in.jobs.find(OTHER_PROJECT, number=2) is None
+        assert found_in.jobs.find(PROJECT, number=2**70) is None
+        assert found_in.jobs.find(PROJECT, short_id="a\x00") is None
+        assert found_in.jobs.find(PROJECT) is None
+    reopened.close()
+    await stores.jobs.delete(jobs[0].id)
+    assert stores.jobs.find(PROJECT, number=1) is None
+    assert stores.jobs.find(PROJECT, short_id="short0") is None

@@ -7,9 +7,11 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from threading import Lock
 
-from trackside.domain.job import Job, JobId
+from trackside.domain.job import Job, JobId, ProjectId
 
 FINISHED_WEIGHT_MAX = 50_000  # one per job and one per task it ever had: about 50 MB
+
+Alias = tuple[ProjectId, int | str]  # a number or a short id, within its project
 
 
 class JobCache:
@@ -19,6 +21,7 @@ class JobCache:
         self._open: dict[JobId, Job] = {}  # not in a final phase, in order of arrival
         self._deleted: dict[JobId, Job] = {}  # over and marked as deleted
         self._finished: OrderedDict[JobId, Job] = OrderedDict()
+        self._ids: dict[Alias, JobId] = {}
         self._finished_weight = 0
         self._finished_weight_max = finished_weight_max
         self._epoch = 0
@@ -39,6 +42,11 @@ class JobCache:
             if job is not None:
                 self._finished.move_to_end(job_id)
             return job
+
+    def find(self, alias: Alias) -> Job | None:
+        """Return the job of that number or short id if it is here."""
+        job_id = self._ids.get(alias)
+        return None if job_id is None else self.get(job_id)
 
     def open_jobs(self) -> tuple[Job, ...]:
         """Return every job that is not in a final phase, oldest first."""
@@ -74,6 +82,7 @@ class JobCache:
             self._open = {}
             self._deleted = {}
             self._finished = OrderedDict()
+            self._ids = {}
             self._finished_weight = 0
             for job in jobs:
                 self._put(job.id, job)
@@ -83,9 +92,11 @@ class JobCache:
         if old is not None:
             self._finished_weight -= _weight(old)
         if job is None:
-            self._open.pop(job_id, None)
-            self._deleted.pop(job_id, None)
-        elif not job.final:
+            old = old or self._open.pop(job_id, None) or self._deleted.pop(job_id, None)
+            self._forget_aliases(old)
+            return
+        self._ids.update((alias, job_id) for alias in _aliases(job))
+        if not job.final:
             self._open[job_id] = job
         else:
             if job.deleting:
@@ -99,6 +110,15 @@ class JobCache:
         while self._finished_weight > self._finished_weight_max:
             _, job = self._finished.popitem(last=False)
             self._finished_weight -= _weight(job)
+            self._forget_aliases(job)
+
+    def _forget_aliases(self, job: Job | None) -> None:
+        for alias in _aliases(job) if job is not None else ():
+            self._ids.pop(alias, None)
+
+
+def _aliases(job: Job) -> tuple[Alias, ...]:
+    return ((job.project_id, job.number), (job.project_id, job.short_id))
 
 
 def _weight(job: Job) -> int:

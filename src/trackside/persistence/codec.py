@@ -24,7 +24,10 @@ NUL_IN_JSON = b"\\u0000"
 _IN_COLUMNS = frozenset(
     {
         "id",
+        "short_id",
         "number",
+        "family",
+        "version",
         "project_id",
         "owner",
         "phase",
@@ -56,6 +59,7 @@ _encoder = msgspec.json.Encoder(enc_hook=_plain)
 _spec_decoder = msgspec.json.Decoder(JobSpec)
 _state_decoder = msgspec.json.Decoder(_state_type())
 _record_decoder = msgspec.json.Decoder(Record)
+_counts_decoder = msgspec.json.Decoder(dict[str, int])
 _task_decoder = msgspec.json.Decoder(Task)
 
 
@@ -89,6 +93,9 @@ def job_values(job: Job) -> Values:
         "id": job.id,
         "project_id": job.project_id,
         "number": job.number,
+        "short_id": job.short_id or None,  # unique, where there is one
+        "family": job.family,
+        "version": job.version,
         "workspace_id": spec.workspace_id,
         "name": spec.name,
         "name_folded": fold(spec.name),
@@ -116,6 +123,11 @@ def spec_values(job: Job) -> Values:
     except msgspec.ValidationError as error:  # a float that is no number, for one
         raise Invalid(f"this cannot be stored: {error}") from None
     return {"job_id": job.id, "doc": doc}
+
+
+def tag_values(job_id: JobId, key: str, value: str) -> Values:
+    """Return the row of `tags` of one tag."""
+    return _checked({"job_id": job_id, "key": key, "value": value})
 
 
 def record_values(job_id: JobId, record: Record) -> Values:
@@ -151,6 +163,16 @@ def event_values(event: Event) -> Values:
     return _checked(values)
 
 
+def encode_counts(counts: Mapping[str, int]) -> str:
+    """Return the text of `job_counts`."""
+    return _encode(counts)
+
+
+def decode_counts(text: str) -> dict[str, int]:
+    """Return jobs per workspace."""
+    return _counts_decoder.decode(text)
+
+
 def user_values(user: User) -> Values:
     """Return the row of `users`."""
     values = {
@@ -170,7 +192,10 @@ def job_of(row: Row[Any], records: Iterable[Row[Any]], tasks: Iterable[Row[Any]]
     all_tasks = [(task.past, _task_decoder.decode(task.doc)) for task in tasks]
     return Job(
         id=row.id,
+        short_id=row.short_id or "",
         number=row.number,
+        family=row.family,
+        version=row.version,
         project_id=row.project_id,
         owner=row.owner,
         spec=_spec_decoder.decode(row.doc),

@@ -11,10 +11,12 @@ from trackside.persistence import schema
 from trackside.persistence.codec import (
     Values,
     check_text,
+    encode_counts,
     event_values,
     job_values,
     record_values,
     spec_values,
+    tag_values,
     task_values,
     user_values,
 )
@@ -29,7 +31,7 @@ class StaleView(Exception):
 
 
 # Columns that must still hold what this process remembers when a row is written.
-_GUARDS = {schema.jobs: ("revision",), schema.projects: ("next_number", "job_count")}
+_GUARDS = {schema.jobs: ("revision",), schema.projects: ("next_number", "job_counts")}
 
 
 def _update(table: Table) -> Update:
@@ -52,10 +54,12 @@ _INSERTS: dict[Table, Insert] = {
         schema.users,
         schema.jobs,
         schema.specs,
+        schema.tags,
         schema.records,
         schema.tasks,
         schema.events,
         schema.report_streams,
+        schema.documents,
     )
 }
 _UPDATES: dict[Table, Update] = {table: _update(table) for table in _INSERTS if table is not schema.events}
@@ -75,6 +79,9 @@ def flush(connection: Connection, work: Work) -> None:
     for (node, stream), seen, seq in work.cursors.changes():
         key = {"node_id": node, "stream": stream}
         plan.row(schema.report_streams, key, seen, {**key, "last_seq": seq})
+    for (project_id, kind, document_id), stored, doc in work.documents.changes():
+        place: Values = {"project_id": project_id, "kind": kind, "id": document_id}
+        plan.row(schema.documents, place, stored, None if doc is None else {**place, "doc": doc})
     for event in work.events:
         if work.jobs.get(event.job_id) is not None:
             plan.inserts[schema.events].append(event_values(event))
@@ -107,9 +114,11 @@ class _Plan:
             "id": new.id,
             "name": new.name,
             "next_number": new.next_number,
-            "job_count": new.job_count,
+            "job_counts": encode_counts(new.job_counts),
         }
-        guard = {} if old is None else {"next_number": old.next_number, "job_count": old.job_count}
+        guard: Values = {}
+        if old is not None:
+            guard = {"next_number": old.next_number, "job_counts": encode_counts(old.job_counts)}
         self.row(schema.projects, {"id": new.id}, old, values, **guard)
 
     def job(self, job_id: JobId, old: Job | None, new: Job | None) -> None:
@@ -121,8 +130,15 @@ class _Plan:
         self.row(schema.jobs, {"id": job_id}, old, job_values(new), **guard)
         if old is None or (old.spec is not new.spec and old.spec != new.spec):
             self.row(schema.specs, {"job_id": job_id}, old, spec_values(new))
+            self._tags(job_id, {} if old is None else old.spec.tags, new.spec.tags)
         self._records(job_id, _records(old), _records(new))
         self._tasks(job_id, _tasks(old), _tasks(new))
+
+    def _tags(self, job_id: JobId, old: Mapping[str, str], new: Mapping[str, str]) -> None:
+        for key in _differing(old, new):
+            value = new.get(key)
+            values = None if value is None else tag_values(job_id, key, value)
+            self.row(schema.tags, {"job_id": job_id, "key": key}, old.get(key), values)
 
     def _records(self, job_id: JobId, old: Mapping[int, Record], new: Mapping[int, Record]) -> None:
         for number in _differing(old, new):

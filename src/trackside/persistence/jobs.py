@@ -9,9 +9,9 @@ from trackside.domain.exchange import Report
 from trackside.domain.job import Job, JobId, NodeId, ProjectId
 from trackside.persistence import search
 from trackside.persistence.cache import JobCache
-from trackside.persistence.codec import check_text
+from trackside.persistence.codec import check_number, check_text
 from trackside.persistence.reader import Reader
-from trackside.persistence.reading import read_job
+from trackside.persistence.reading import read_id, read_job
 from trackside.persistence.work import Work
 from trackside.persistence.writer import Writer
 from trackside.ports import EventPage, EventQuery, JobPage, JobQuery, Update
@@ -46,6 +46,13 @@ class SqlJobStore:
     ) -> int:
         """Apply each report of the stream exactly once; return the highest sequence number done."""
         return await self._writer.run(lambda work: _apply_reports(work, (node_id, stream), reports, apply))
+
+    def find(self, project_id: ProjectId, *, short_id: str = "", number: int = 0) -> Job | None:
+        """Return the job of that short id, or of that number; None if the project has none."""
+        alias = short_id or number
+        if not alias:
+            return None
+        return self._cache.find((project_id, alias)) or self._look_up(project_id, alias)
 
     def get(self, job_id: JobId) -> Job | None:
         """Return the job as last stored; None if there is none."""
@@ -100,12 +107,21 @@ class SqlJobStore:
         job = replace(update.job, revision=1)
         assert (job.project_id, job.number) == (project.id, project.next_number)
         self._last_project = project.id
-        counted = replace(project, next_number=project.next_number + 1, job_count=project.job_count + 1)
-        work.projects.put(project.id, counted)
+        work.projects.put(project.id, replace(project, next_number=project.next_number + 1))
+        work.recount(project.id, None, job)
         if self._cache.get(job.id) is not None or not work.jobs.add(job.id, job):
             raise Invalid("a job of this id exists")
         work.events.extend(update.events)
         return job
+
+    def _look_up(self, project_id: ProjectId, alias: int | str) -> Job | None:
+        try:
+            check_text(project_id, alias if isinstance(alias, str) else None)
+            check_number(alias if isinstance(alias, int) else None)
+        except Invalid:
+            return None  # what cannot be stored is not there
+        job_id = self._reader.read(lambda connection: read_id(connection, project_id, alias))
+        return None if job_id is None else self.get(job_id)
 
     def _read(self, job_id: JobId) -> Job | None:
         try:
@@ -160,5 +176,5 @@ def _delete(work: Work, job_id: JobId) -> None:
     job = work.jobs.get(job_id)
     if job is None:
         raise JobNotFound
-    work.recount(job, None)
+    work.recount(job.project_id, job, None)
     work.jobs.put(job_id, None)

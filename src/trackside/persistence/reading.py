@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import BindParameter, ColumnElement, Connection, Row, bindparam, or_, select
 
-from trackside.domain.job import Job, JobId
+from trackside.domain.job import Job, JobId, ProjectId
 from trackside.domain.phase import FINAL, Phase
 from trackside.persistence import schema
 from trackside.persistence.codec import job_of
@@ -20,6 +20,9 @@ _JOB_COLUMNS = [
         "id",
         "project_id",
         "number",
+        "short_id",
+        "family",
+        "version",
         "phase",
         "owner",
         "created_at_ms",
@@ -58,6 +61,18 @@ _TASKS = (
     .where(schema.tasks.c.job_id.in_(_IDS))
     .order_by(schema.tasks.c.job_id, schema.tasks.c.position)
 )
+
+_ID_BY = {
+    kind: select(schema.jobs.c.id).where(
+        schema.jobs.c.project_id == bindparam("project"), column == bindparam("alias")
+    )
+    for kind, column in ((int, schema.jobs.c.number), (str, schema.jobs.c.short_id))
+}
+
+
+def read_id(connection: Connection, project_id: ProjectId, alias: int | str) -> JobId | None:
+    """Return the id of the project's job with that number or short id."""
+    return connection.scalar(_ID_BY[type(alias)], {"project": project_id, "alias": alias})
 
 
 def read_job(connection: Connection, job_id: JobId) -> Job | None:

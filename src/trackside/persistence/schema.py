@@ -38,7 +38,7 @@ projects = Table(
     Column("id", TEXT, primary_key=True),
     _text("name"),
     _number("next_number"),  # only ever grows: a number is never issued twice
-    _number("job_count"),  # without those that are being deleted
+    _text("job_counts"),  # JSON: jobs per workspace, without those that are being deleted
 )
 
 users = Table(
@@ -58,6 +58,9 @@ jobs = Table(
     Column("id", TEXT, primary_key=True),
     Column("project_id", TEXT, ForeignKey("projects.id"), nullable=False),
     _number("number"),
+    _text("short_id", nullable=True, unique=True),
+    _number("family"),
+    _number("version"),
     _text("workspace_id"),
     _text("name"),
     _text("name_folded"),  # case-folded here: databases disagree on what lower() means
@@ -74,13 +77,14 @@ jobs = Table(
     _number("revision"),
     _text("state"),  # JSON: ending, reason, node counts
     Index("ix_jobs_number", "project_id", "number", unique=True),
-    Index("ix_jobs_created", "project_id", "created_at_ms", "number"),
-    Index("ix_jobs_workspace", "project_id", "workspace_id", "created_at_ms", "number"),
+    # The folded name is in both, so that looking for a part of a name reads nothing but the index.
+    Index("ix_jobs_created", "project_id", "created_at_ms", "number", "name_folded"),
+    Index("ix_jobs_workspace", "project_id", "workspace_id", "created_at_ms", "number", "name_folded"),
     Index("ix_jobs_name", "project_id", "name", "number"),
-    Index("ix_jobs_name_folded", "project_id", "name_folded", "workspace_id"),
     Index("ix_jobs_phase", "project_id", "phase", "created_at_ms", "number"),
     Index("ix_jobs_owner", "project_id", "owner", "created_at_ms", "number"),
     Index("ix_jobs_pool", "project_id", "pool_id", "created_at_ms", "number"),
+    Index("ix_jobs_family", "project_id", "family", "version", "number"),
     Index("ix_jobs_started", "project_id", "started_at_ms", "number"),
     Index("ix_jobs_ended", "project_id", "ended_at_ms", "number"),
     Index("ix_jobs_open", "phase"),  # finds the unfinished jobs of all projects at the start
@@ -90,6 +94,15 @@ jobs = Table(
 )
 
 specs = Table("specs", metadata, _job_id(), _text("doc"))
+
+tags = Table(
+    "tags",
+    metadata,
+    _job_id(),
+    Column("key", TEXT, primary_key=True),
+    _text("value"),
+    Index("ix_tags_value", "key", "value", "job_id"),
+)
 
 records = Table(
     "records",
@@ -131,4 +144,13 @@ report_streams = Table(
     Column("node_id", TEXT, primary_key=True),
     Column("stream", TEXT, primary_key=True),
     _number("last_seq"),
+)
+
+documents = Table(
+    "documents",
+    metadata,
+    Column("project_id", TEXT, ForeignKey("projects.id"), primary_key=True),
+    Column("kind", TEXT, primary_key=True),
+    Column("id", TEXT, primary_key=True),
+    _text("doc"),
 )

@@ -3,27 +3,50 @@
 A job that is being deleted is in no list and in no count, though it still drains.
 """
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, Select, Table, func, not_, or_, select
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    exists,
+    func,
+    not_,
+    or_,
+    select,
+    tuple_,
+)
 
 from trackside.domain.errors import Invalid
 from trackside.domain.job import Job, ProjectId
 from trackside.persistence import schema
 from trackside.persistence.cache import JobCache
-from trackside.persistence.codec import INTEGER_MAX, check_number, check_text, event_of, fold
+from trackside.persistence.codec import INTEGER_MAX, check_number, check_text, decode_counts, event_of, fold
 from trackside.persistence.reading import read_jobs
 from trackside.ports import EventPage, EventQuery, JobPage, JobQuery
 
 PAGE_MAX = 10_000
+SORTED_MAX = 2_000  # matches that are cheaper to sort than to look for in order
 
 Condition = ColumnElement[bool]
 _jobs = schema.jobs.c
 _events = schema.events.c
 
-# Every order ends with the number, which makes it total, and is that of an index, which makes it fast.
-SORTS: dict[str, tuple[Column[Any], ...]] = {
+
+def _duration() -> ColumnElement[Any]:
+    """Return how long a job ran, or has been running until now; nothing if it never ran."""
+    now_ms = time.time_ns() // 1_000_000
+    return func.coalesce(_jobs.ended_at_ms, now_ms) - _jobs.started_at_ms
+
+
+# Every order ends with the number, which makes it total.
+SORTS: dict[str, tuple[Column[Any], ...]] = {  # each is the order of an index, which makes it fast
     "created_at": (_jobs.created_at_ms, _jobs.number),
     "name": (_jobs.name, _jobs.number),
     "phase": (_jobs.phase, _jobs.created_at_ms, _jobs.number),
@@ -31,6 +54,11 @@ SORTS: dict[str, tuple[Column[Any], ...]] = {
     "started_at": (_jobs.started_at_ms, _jobs.number),
     "owner": (_jobs.owner, _jobs.created_at_ms, _jobs.number),
     "number": (_jobs.number,),
+}
+RARE_SORTS: dict[str, Callable[[], tuple[ColumnElement[Any], ...]]] = {  # not worth an index
+    "description": lambda: (_jobs.description_folded, _jobs.number),
+    "kind": lambda: (_jobs.kind, _jobs.number),
+    "duration": lambda: (_duration(), _jobs.number),
 }
 
 
@@ -42,11 +70,29 @@ def _contains_any(column: Column[str]) -> Callable[[Any], Condition]:
     return lambda texts: or_(*(_contains(column, text) for text in texts))
 
 
+def _is_newest() -> Condition:
+    newer = schema.jobs.alias("newer")
+    later = tuple_(newer.c.version, newer.c.number) > tuple_(_jobs.version, _jobs.number)
+    same_family = and_(newer.c.project_id == _jobs.project_id, newer.c.family == _jobs.family)
+    # Number 0 is nobody's: a job without a family is the newest of its own.
+    return or_(_jobs.family == 0, not_(exists().where(same_family, later, not_(newer.c.deleting))))
+
+
+def _has_tag(key: str, values: Sequence[str]) -> Condition:
+    tags = schema.tags.c
+    tagged = select(tags.job_id).where(tags.key == key)
+    return _jobs.id.in_(tagged.where(tags.value.in_(values)) if values else tagged)
+
+
 # One row per field of a JobQuery that filters: how a value that is set becomes a condition.
 _JOB_FILTERS: dict[str, Callable[[Any], Condition]] = {
     "project_id": lambda value: _jobs.project_id == value,
     "workspace_id": lambda value: _jobs.workspace_id == value,
     "ids": _jobs.id.in_,
+    "short_ids": _jobs.short_id.in_,
+    "families": _jobs.family.in_,
+    "newest_versions": lambda _: _is_newest(),
+    "tags": lambda tags: and_(*(_has_tag(key, values) for key, values in tags)),
     "names": _jobs.name.in_,
     "names_like": _contains_any(_jobs.name_folded),
     "phases": lambda phases: _jobs.phase.in_(sorted(phases)),
@@ -72,13 +118,14 @@ _EVENT_FILTERS: dict[str, Callable[[Any], Condition]] = {
     "task": lambda name: _events.task == name,
 }
 
-_COUNT = select(schema.projects.c.job_count)
+_COUNTS = select(schema.projects.c.job_counts).where(schema.projects.c.id == bindparam("key"))
 
 
 def check_jobs(query: JobQuery) -> None:
     """Raise Invalid if no database could answer this."""
-    if query.sort_by not in SORTS:
-        raise Invalid(f"jobs cannot be sorted by {query.sort_by!r}; valid: {', '.join(SORTS)}")
+    if query.sort_by not in SORTS.keys() | RARE_SORTS.keys():
+        valid = ", ".join((*SORTS, *RARE_SORTS))
+        raise Invalid(f"jobs cannot be sorted by {query.sort_by!r}; valid: {valid}")
     _check_values(query, _JOB_FILTERS)
     _check_page(query.offset, query.limit)
 
@@ -92,17 +139,21 @@ def check_events(query: EventQuery) -> None:
 def jobs(connection: Connection, query: JobQuery, cache: JobCache) -> JobPage:
     """Return one page of jobs and the counts, all of one moment."""
     epoch = cache.epoch  # taken before the snapshot, which begins with the first statement
-    conditions = list(_conditions(query, _JOB_FILTERS))
-    total = count(connection, query.project_id)
-    matching = total if len(conditions) == 1 else _visible(connection, conditions)
-    page = select(_jobs.id, _jobs.revision).where(*conditions, not_(_jobs.deleting)).order_by(*_order(query))
-    found = _load(connection, _paged(page, query), cache, epoch)
-    return JobPage(jobs=found, matching=matching, total=total)
+    counts = _counts(connection, query.project_id)
+    conditions = dict(_conditions(query, _JOB_FILTERS))
+    if conditions.keys() <= {"project_id", "workspace_id"}:
+        matching = sum(counts.values()) if query.workspace_id is None else counts.get(query.workspace_id, 0)
+    else:
+        matching = _visible(connection, list(conditions.values()))
+    found: tuple[Job, ...] = ()
+    if query.offset < matching and query.limit:
+        found = _load(connection, _job_page(query, list(conditions.values()), matching), cache, epoch)
+    return JobPage(jobs=found, matching=matching, total=sum(counts.values()))
 
 
 def count(connection: Connection, project_id: ProjectId) -> int:
     """Return how many jobs the project has."""
-    return connection.scalar(_COUNT.where(schema.projects.c.id == project_id)) or 0
+    return sum(_counts(connection, project_id).values())
 
 
 def name_exists(connection: Connection, project_id: ProjectId, workspace_id: str, name: str) -> bool:
@@ -114,7 +165,7 @@ def name_exists(connection: Connection, project_id: ProjectId, workspace_id: str
 
 def events(connection: Connection, query: EventQuery) -> EventPage:
     """Return one page of events and how many match."""
-    conditions = list(_conditions(query, _EVENT_FILTERS))
+    conditions = list(dict(_conditions(query, _EVENT_FILTERS)).values())
     order = [column.desc() if query.descending else column.asc() for column in (_events.at_ms, _events.id)]
     page = _paged(select(schema.events).where(*conditions).order_by(*order), query)
     found = tuple(event_of(row) for row in connection.execute(page))
@@ -123,17 +174,33 @@ def events(connection: Connection, query: EventQuery) -> EventPage:
 
 def _conditions(
     query: JobQuery | EventQuery, filters: dict[str, Callable[[Any], Condition]]
-) -> Iterator[Condition]:
+) -> Iterator[tuple[str, Condition]]:
     for field, condition in filters.items():
         value = getattr(query, field)
-        if value is not None and value not in ((), frozenset()):
-            yield condition(value)
+        if value is not None and value not in ((), frozenset(), False):
+            yield field, condition(value)
+
+
+def _counts(connection: Connection, project_id: ProjectId) -> dict[str, int]:
+    text = connection.scalar(_COUNTS, {"key": project_id})
+    return {} if text is None else decode_counts(text)
 
 
 def _visible(connection: Connection, conditions: list[Condition]) -> int:
     """Count twice: the first count needs nothing but an index, the second meets only a few rows."""
-    hidden = _matching(connection, schema.jobs, [*conditions, _jobs.deleting.expression])
+    going = _jobs.id.in_(select(_jobs.id).where(_jobs.deleting))
+    hidden = _matching(connection, schema.jobs, [*conditions, going])
     return _matching(connection, schema.jobs, conditions) - hidden
+
+
+def _job_page(query: JobQuery, conditions: list[Condition], matching: int) -> Select[Any]:
+    """Return the statement for one page: few matches are found first and then sorted, many are met soon
+    enough by walking along the order's index."""
+    if matching <= SORTED_MAX:
+        numbers = select(_jobs.number).where(*conditions)
+        conditions = [_jobs.project_id == query.project_id, _jobs.number.in_(numbers)]
+    page = select(_jobs.id, _jobs.revision).where(*conditions, not_(_jobs.deleting))
+    return _paged(page.order_by(*_order(query)), query)
 
 
 def _matching(connection: Connection, table: Table, conditions: list[Condition]) -> int:
@@ -142,9 +209,9 @@ def _matching(connection: Connection, table: Table, conditions: list[Condition])
 
 def _order(query: JobQuery) -> Iterator[ColumnElement[Any]]:
     """Yield the sort keys: an absent time comes before every other."""
-    for column in SORTS[query.sort_by]:
+    for column in SORTS.get(query.sort_by) or RARE_SORTS[query.sort_by]():
         order = column.desc() if query.descending else column.asc()
-        if not column.nullable:
+        if isinstance(column, Column) and not column.nullable:
             yield order
         else:  # SQLite's own order, which PostgreSQL must be told
             yield order.nulls_last() if query.descending else order.nulls_first()
@@ -166,12 +233,17 @@ def _load(connection: Connection, page: Select[Any], cache: JobCache, epoch: int
 
 def _check_values(query: JobQuery | EventQuery, filters: dict[str, Callable[[Any], Condition]]) -> None:
     for field in filters:
-        value = getattr(query, field)
-        for item in value if isinstance(value, tuple | frozenset) else (value,):
-            if isinstance(item, int):
-                check_number(item)
-            else:
-                check_text(item)
+        _check_value(getattr(query, field))
+
+
+def _check_value(value: object) -> None:
+    if isinstance(value, tuple | frozenset):
+        for item in value:
+            _check_value(item)
+    elif isinstance(value, int):
+        check_number(value)
+    elif isinstance(value, str):
+        check_text(value)
 
 
 def _check_page(offset: int, limit: int) -> None:

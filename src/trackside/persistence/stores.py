@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from trackside.persistence.cache import JobCache
+from trackside.persistence.documents import SqlDocumentStore
 from trackside.persistence.engine import (
     parse_url,
     prepare_file,
@@ -15,7 +16,7 @@ from trackside.persistence.jobs import SqlJobStore
 from trackside.persistence.migrate import migrate
 from trackside.persistence.reader import Reader
 from trackside.persistence.writer import Writer
-from trackside.ports import IdentityStore, JobStore
+from trackside.ports import DocumentStore, IdentityStore, JobStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Stores:
 
     jobs: JobStore
     identities: IdentityStore
+    documents: DocumentStore
     writer: Writer
     reader: Reader
 
@@ -56,6 +58,7 @@ def open_stores(url: str) -> Stores:
     return Stores(
         jobs=SqlJobStore(writer, reader, cache),
         identities=SqlIdentityStore(writer, reader),
+        documents=SqlDocumentStore(writer, reader),
         writer=writer,
         reader=reader,
     )

@@ -4,9 +4,9 @@ Operations change values in memory and are written together (see `flush`). One t
 alone, without the database hearing of it; ten changes of one job become one row.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, select
@@ -17,7 +17,7 @@ from trackside.domain.identity import User
 from trackside.domain.job import Job, JobId, ProjectId
 from trackside.persistence import schema
 from trackside.persistence.cache import JobCache
-from trackside.persistence.codec import check_text, user_of
+from trackside.persistence.codec import check_text, decode_counts, user_of
 from trackside.persistence.ledger import Ledger
 from trackside.persistence.reading import read_job
 from trackside.ports import Update
@@ -28,6 +28,11 @@ _CURSOR = select(schema.report_streams.c.last_seq).where(
     schema.report_streams.c.node_id == bindparam("node"),
     schema.report_streams.c.stream == bindparam("stream"),
 )
+_DOCUMENT = select(schema.documents.c.doc).where(
+    schema.documents.c.project_id == bindparam("project"),
+    schema.documents.c.kind == bindparam("kind"),
+    schema.documents.c.id == bindparam("key"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +42,11 @@ class Project:
     id: ProjectId
     name: str
     next_number: int = 1
-    job_count: int = 0
+    job_counts: Mapping[str, int] = field(default_factory=dict)  # by workspace
 
 
 StreamKey = tuple[str, str]  # node, stream
+DocumentKey = tuple[ProjectId, str, str]  # project, kind, id
 
 
 class Work:
@@ -53,6 +59,7 @@ class Work:
         self.projects: Ledger[ProjectId, Project] = Ledger(self._read_project)
         self.users: Ledger[str, User] = Ledger(self._read_user)
         self.cursors: Ledger[StreamKey, int] = Ledger(self._read_cursor)
+        self.documents: Ledger[DocumentKey, str] = Ledger(self._read_document)
         self.events: list[Event] = []
 
     @property
@@ -89,18 +96,24 @@ class Work:
             return current
         job = replace(job, revision=current.revision + 1)
         self.jobs.put(job.id, job)
-        self.recount(current, job)
+        self.recount(job.project_id, current, job)
         return job
 
-    def recount(self, old: Job, new: Job | None) -> None:
-        """Keep the project's count right when a job leaves the lists, or is back."""
-        change = _listed(new) - _listed(old)
-        if change:
-            project = self.project(old.project_id)
-            self.projects.put(project.id, replace(project, job_count=project.job_count + change))
+    def recount(self, project_id: ProjectId, old: Job | None, new: Job | None) -> None:
+        """Keep the project's counts right when a job enters or leaves the lists of a workspace."""
+        left, entered = _listed_in(old), _listed_in(new)
+        if left == entered:
+            return
+        project = self.project(project_id)
+        counts = dict(project.job_counts)
+        for workspace, change in ((left, -1), (entered, +1)):
+            if workspace is not None:
+                counts[workspace] = counts.get(workspace, 0) + change
+        shown = {workspace: count for workspace, count in counts.items() if count}
+        self.projects.put(project.id, replace(project, job_counts=shown))
 
     def _ledgers(self) -> tuple[Ledger[Any, Any], ...]:
-        return (self.jobs, self.projects, self.users, self.cursors)
+        return (self.jobs, self.projects, self.users, self.cursors, self.documents)
 
     def _read_job(self, job_id: JobId) -> Job | None:
         check_text(job_id)
@@ -109,7 +122,9 @@ class Work:
     def _read_project(self, project_id: ProjectId) -> Project | None:
         check_text(project_id)
         row = self._connect().execute(_PROJECT, {"key": project_id}).one_or_none()
-        return None if row is None else Project(*row)
+        if row is None:
+            return None
+        return Project(row.id, row.name, row.next_number, decode_counts(row.job_counts))
 
     def _read_user(self, name: str) -> User | None:
         check_text(name)
@@ -121,6 +136,11 @@ class Work:
         node, stream = key
         return self._connect().scalar(_CURSOR, {"node": node, "stream": stream})
 
+    def _read_document(self, key: DocumentKey) -> str | None:
+        check_text(*key)
+        project_id, kind, document_id = key
+        return self._connect().scalar(_DOCUMENT, {"project": project_id, "kind": kind, "key": document_id})
 
-def _listed(job: Job | None) -> int:
-    return 0 if job is None or job.deleting else 1
+
+def _listed_in(job: Job | None) -> str | None:
+    return None if job is None or job.deleting else job.spec.workspace_id

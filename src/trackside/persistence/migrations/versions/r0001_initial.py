@@ -12,13 +12,13 @@ TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 SERIAL = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 JOB_INDICES = {
-    "created": ("created_at_ms", "number"),
-    "workspace": ("workspace_id", "created_at_ms", "number"),
+    "created": ("created_at_ms", "number", "name_folded"),
+    "workspace": ("workspace_id", "created_at_ms", "number", "name_folded"),
     "name": ("name", "number"),
-    "name_folded": ("name_folded", "workspace_id"),
     "phase": ("phase", "created_at_ms", "number"),
     "owner": ("owner", "created_at_ms", "number"),
     "pool": ("pool_id", "created_at_ms", "number"),
+    "family": ("family", "version", "number"),
     "started": ("started_at_ms", "number"),
     "ended": ("ended_at_ms", "number"),
 }
@@ -58,7 +58,7 @@ def _create_identities() -> None:
         _text("id"),
         _text("name"),
         _number("next_number"),
-        _number("job_count"),
+        _text("job_counts"),
         _key("projects", "id"),
     )
     op.create_table(
@@ -81,6 +81,9 @@ def _create_jobs() -> None:
         _text("id"),
         _text("project_id"),
         _number("number"),
+        _text("short_id", nullable=True),
+        _number("family"),
+        _number("version"),
         _text("workspace_id"),
         _text("name"),
         _text("name_folded"),
@@ -97,6 +100,7 @@ def _create_jobs() -> None:
         _number("revision"),
         _text("state"),
         _key("jobs", "id"),
+        sa.UniqueConstraint("short_id", name="uq_jobs_short_id"),
         _of_project("jobs"),
     )
     op.create_index("ix_jobs_number", "jobs", ["project_id", "number"], unique=True)
@@ -114,6 +118,10 @@ def _create_jobs() -> None:
 
 def _create_parts() -> None:
     op.create_table("specs", _text("job_id"), _text("doc"), _key("specs", "job_id"), _of_job("specs"))
+    op.create_table(
+        "tags", _text("job_id"), _text("key"), _text("value"), _key("tags", "job_id", "key"), _of_job("tags")
+    )
+    op.create_index("ix_tags_value", "tags", ["key", "value", "job_id"])
     op.create_table(
         "records",
         _text("job_id"),
