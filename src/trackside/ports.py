@@ -1,9 +1,9 @@
 """The seams of the system in one file: what the inside needs from the outside, as Protocols."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from trackside.domain.event import Event
 from trackside.domain.exchange import Orders, Report
@@ -188,6 +188,30 @@ class IdentityStore(Protocol):
 
     async def users(self) -> tuple[User, ...]:
         """Return all users."""
+        ...
+
+
+class DocumentStore(Protocol):
+    """Keeps small JSON documents, by project, kind and id. A returned write is durable."""
+
+    async def put(self, project_id: ProjectId, kind: str, document_id: str, value: Mapping[str, Any]) -> None:
+        """Store or replace a document."""
+        ...
+
+    async def get(self, project_id: ProjectId, kind: str, document_id: str) -> dict[str, Any] | None:
+        """Return a document."""
+        ...
+
+    async def list(self, project_id: ProjectId, kind: str) -> list[tuple[str, dict[str, Any]]]:
+        """Return all documents of a kind with their ids, by id."""
+        ...
+
+    async def count(self, project_id: ProjectId, kind: str) -> int:
+        """Return how many documents of a kind there are."""
+        ...
+
+    async def delete(self, project_id: ProjectId, kind: str, document_id: str) -> None:
+        """Remove a document if it is there."""
         ...
 
 

@@ -38,7 +38,17 @@ from trackside.objectstore.local import open_objects
 from trackside.objectstore.s3 import open_s3
 from trackside.persistence.stores import Stores, open_stores
 from trackside.ports import ObjectStore
-from trackside.service import Catalog, Jobs, Logs, Metrics, Objects, Services, Users
+from trackside.service import (
+    Catalog,
+    Documents,
+    Jobs,
+    Logs,
+    Metrics,
+    Objects,
+    Services,
+    Tokens,
+    Users,
+)
 from trackside.supervise.loop import Supervisor
 
 log = logging.getLogger(__name__)
@@ -92,6 +102,7 @@ def build(settings: Settings) -> Parts:
         wake=supervisor.wake,
         orders_changed=engine.changed,
     )
+    link_key = bootstrap.kept_secret(data_dir / "link.key").encode()
     services = Services(
         jobs=jobs,
         metrics=Metrics(jobs, metric_store, clock),
@@ -100,11 +111,13 @@ def build(settings: Settings) -> Parts:
             log_store,
             clock=clock,
             endpoint=_endpoint(settings, settings.port),
-            link_key=bootstrap.kept_secret(data_dir / "link.key").encode(),
+            link_key=link_key,
         ),
         catalog=catalog,
         users=Users(store=stores.identities, make=bootstrap.make_user, refreshed=directory.replace),
         objects=Objects(objects),
+        documents=Documents(stores.documents),
+        tokens=Tokens(key=link_key, clock=clock),
     )
     link = AgentLink(
         engine=engine,

@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 
 from trackside.service.catalog import Catalog
+from trackside.service.documents import Documents
 from trackside.service.jobs import Jobs
 from trackside.service.logs import Logs
 from trackside.service.metrics import Metrics
 from trackside.service.objects import Objects
+from trackside.service.tokens import Tokens
 from trackside.service.users import Users
 
 
@@ -20,6 +22,8 @@ class Services:
     catalog: Catalog
     users: Users
     objects: Objects
+    documents: Documents
+    tokens: Tokens
 
 
-__all__ = ["Catalog", "Jobs", "Logs", "Metrics", "Objects", "Services", "Users"]
+__all__ = ["Catalog", "Documents", "Jobs", "Logs", "Metrics", "Objects", "Services", "Tokens", "Users"]
