@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.collect.workload import MIB, Clock, next_pass, one, task, used
 from trackside.collect.probe import ExitTotals
-from trackside.collect.sensors import Sensors
+from trackside.collect.sensors import Sensors, boot_ms
 from trackside.domain.metric import Metric
 
 INTERVAL_MS = 5_000
@@ -48,15 +48,14 @@ def test_an_interval_must_be_positive() -> None:
 
 def test_a_young_task_is_read_every_second_and_shipped_once(patient: Sensors, clock: Clock) -> None:
     with task(memory_bytes=1000 * MIB) as ours:
-        before_ms = clock()
+        clock.catch_up()
         patient.add(ours.probe)
         for mib in (0, 200, 0, 200, 100):
             ours.do(f"hold({mib})")
-            assert patient.next_read_ms() - before_ms == pytest.approx(1_000, abs=100)
+            assert patient.next_read_ms() == clock() + 1_000
             clock.skip_to(patient.next_read_ms())
-            before_ms = clock()
-            assert patient.read(before_ms) == []
-        assert patient.next_read_ms() > before_ms + 10_000  # grown up
+            assert patient.read(clock()) == []
+        assert patient.next_read_ms() > clock() + 10_000  # grown up
         mean = one(patient.remove(ours.key, 7, None), MEMORY).value
         assert mean == pytest.approx(10.7, abs=1.2)
 
@@ -81,10 +80,10 @@ def test_a_read_before_its_time_reads_nothing(sensors: Sensors, clock: Clock) ->
 
 
 def test_a_sliver_of_an_interval_waits_for_the_next_pass(sensors: Sensors, clock: Clock) -> None:
-    clock.skip_to((clock() // INTERVAL_MS + 1) * INTERVAL_MS - 300)
     with task() as ours:
+        clock.skip_to(sensors.next_read_ms() + INTERVAL_MS - 300)
         sensors.add(ours.probe)
-        clock.skip_to((clock() // INTERVAL_MS + 1) * INTERVAL_MS)
+        clock.skip_to(clock() + 300)
         assert sensors.read(clock()) == []
         assert next_pass(sensors, clock)
 
@@ -108,8 +107,9 @@ def test_samples_name_their_task_and_bear_the_given_time(sensors: Sensors, clock
 
 
 def test_a_job_of_a_moment_has_its_whole_life_in_one_sample(patient: Sensors, clock: Clock) -> None:
-    born_ms = clock()
+    born_ms = boot_ms()
     with task(cores=2.0, memory_bytes=1000 * MIB) as ours:
+        clock.catch_up()
         patient.add(ours.probe)
         ours.do("burn(0.3)")
         ours.do("hold(100)")
@@ -122,8 +122,9 @@ def test_a_job_of_a_moment_has_its_whole_life_in_one_sample(patient: Sensors, cl
 
 
 def test_all_samples_of_a_task_add_up_to_what_the_shim_counted(sensors: Sensors, clock: Clock) -> None:
-    born_ms = clock()
+    born_ms = boot_ms()
     with task() as ours:
+        clock.catch_up()
         sensors.add(ours.probe)
         samples = []
         for _ in range(3):
@@ -205,7 +206,7 @@ def test_totals_below_what_was_seen_give_no_negative_rate(sensors: Sensors, cloc
 def test_a_task_found_running_counts_from_then(sensors: Sensors, clock: Clock) -> None:
     with task() as ours:
         ours.do("burn(0.4)")
-        clock.ahead_ms += 60_000
+        clock.skip_to(clock() + 60_000)
         sensors.add(ours.probe)
         began_ms = clock()
         ours.do("burn(0.1)")

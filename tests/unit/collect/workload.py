@@ -177,17 +177,21 @@ def task(name: str = "worker-0", *, cgroup: CgroupDirs | None = None, **given: A
 
 
 class Clock:
-    """A boot clock that stands at the real time, plus what a test lets pass."""
+    """A boot clock that stands still until a test lets time pass."""
 
     def __init__(self) -> None:
-        self.ahead_ms = 0
+        self._now_ms = boot_ms()
 
     def __call__(self) -> int:
-        return boot_ms() + self.ahead_ms
+        return self._now_ms
 
     def skip_to(self, at_ms: int) -> None:
         """Let time pass until then, at once."""
-        self.ahead_ms += max(0, at_ms - self())
+        self._now_ms = max(self._now_ms, at_ms)
+
+    def catch_up(self) -> None:
+        """Let it be what the machine's clock says, so that a task just started is just born."""
+        self.skip_to(boot_ms())
 
 
 def next_pass(sensors: Sensors, clock: Clock) -> list[Sample]:
