@@ -218,14 +218,16 @@ class AgentProcess:
 
 
 @contextmanager
-def node(data_dir: Path, *extra: str, **environment: str) -> Iterator[tuple[FakeServer, AgentProcess]]:
+def node(
+    data_dir: Path, *extra: str, agent_class: type[AgentProcess] = AgentProcess, **environment: str
+) -> Iterator[tuple[FakeServer, AgentProcess]]:
     """A server and an agent; nothing is left behind."""
     for name in ("agent/tasks", "agent/spool", "logs", "work", "obs"):
         (data_dir / name).mkdir(parents=True, exist_ok=True)
     data_dir.chmod(0o700)
     server = FakeServer(data_dir).open()
     (data_dir / "agent" / "token").write_text(server.token + "\n")
-    agent = AgentProcess(data_dir, **environment).start(*extra)
+    agent = agent_class(data_dir, **environment).start(*extra)
     try:
         yield server, agent
     finally:

@@ -12,6 +12,7 @@ from tests.e2e.agent_harness import AgentProcess, alive, launch, node, until
 from trackside.agent import record
 from trackside.agent.control import agent_pid
 from trackside.domain.exchange import EndCause, Stop
+from trackside.domain.job import Access, Channel
 
 pytestmark = pytest.mark.e2e
 KILLS = 20
@@ -63,6 +64,18 @@ def test_an_exit_while_no_agent_lives_is_told_by_the_next(tmp_path: Path) -> Non
         until(lambda: _shim_pid(agent, of) is None)
         agent.start()
         assert server.ended(of).exit_code == 11
+
+
+def test_outputs_survive_an_agent_killed_before_they_were_stored(tmp_path: Path) -> None:
+    outputs = (Channel(name="out", url="obs://bucket/kept/", access=Access.ENV),)
+    with node(tmp_path) as (server, agent):
+        of = server.order(launch("sleep 0.3; echo result > $out/model", outputs=outputs))
+        server.started(of)
+        agent.kill()
+        until(lambda: _shim_pid(agent, of) is None)
+        agent.start()
+        assert server.ended(of).exit_code == 0
+        assert (tmp_path / "obs/bucket/kept/model").read_text() == "result\n"
 
 
 def test_a_shim_killed_while_no_agent_lives_is_lost_and_cleaned_up(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from tests.e2e.agent_harness import MIB, AgentProcess, FakeServer, alive, key, launch, node, until
 from trackside.agent import cgroup
-from trackside.domain.exchange import EndCause, Stop
+from trackside.domain.exchange import EndCause, Launch, Stop
+from trackside.domain.job import Access, Channel
 from trackside.domain.resources import Resources
 
 pytestmark = pytest.mark.e2e
@@ -286,3 +287,27 @@ def test_an_unknown_key_stopped_is_never_started(running: Node) -> None:
     server.run("true")
     with pytest.raises(FileNotFoundError):
         agent.log(order.key)
+
+
+def _with_output(command: str, name: str) -> Launch:
+    outputs = (Channel(name="out", url=f"obs://bucket/{name}/", access=Access.ENV),)
+    return launch(command, outputs=outputs, log_export_url=f"obs://bucket/{name}-logs/")
+
+
+def test_outputs_and_log_are_stored_before_the_end_is_told(running: Node) -> None:
+    server, agent = running
+    ended = server.ended(server.order(_with_output("echo hi; echo result > $out/model; exit 3", "quick")))
+    assert (ended.exit_code, ended.message) == (3, "")
+    bucket = agent.data_dir / "obs" / "bucket"
+    assert (bucket / "quick" / "model").read_text() == "result\n"
+    assert (bucket / "quick-logs" / "worker-0.log").read_text() == "hi\n"
+
+
+def test_outputs_that_cannot_be_stored_are_told(running: Node) -> None:
+    server, agent = running
+    (agent.data_dir / "obs" / "bucket").mkdir(exist_ok=True)
+    (agent.data_dir / "obs" / "bucket" / "blocked").write_text("a file where a directory must be")
+    ended = server.ended(server.order(_with_output("echo result > $out/model", "blocked")))
+    assert ended.exit_code == 0
+    assert "blocked" in ended.message
+    assert ended.message in server.notes(ended.key)

@@ -24,7 +24,8 @@ from trackside.agent.plan import Node
 from trackside.agent.ship import Link, Listener, Shipper
 from trackside.agent.spool import Spool
 from trackside.agent.stage import Staged, stage
-from trackside.agent.tasks import Tasks, Tools
+from trackside.agent.task import Tools
+from trackside.agent.tasks import Tasks
 from trackside.agent.upload import Uploader
 from trackside.domain.event import Level
 from trackside.domain.exchange import Hello, Launch, TaskKey
@@ -33,7 +34,8 @@ from trackside.objectstore import open_objects, open_s3
 from trackside.ports import ObjectStore
 
 ALREADY_RUNNING = 3  # exit code
-WORKERS_MAX = 16
+MOVERS_MAX = 16
+CLEANERS_MAX = 4
 OBJECT_STORE_FILE = "object_store.json"
 
 _log = logging.getLogger(__name__)
@@ -89,20 +91,20 @@ class Agent:
         self._meter = Meter(self._loop, self._spool.append, on_tick=self._tick)
         self._launcher = Launcher(layout.agent_dir)
         self._cgroups = cgroup.Cgroups(cgroup.detect())
-        self._tasks = Tasks(
-            Tools(
-                node=node,
-                ip=ip,
-                loop=self._loop,
-                launcher=self._launcher,
-                cgroups=self._cgroups,
-                workers=ThreadPoolExecutor(WORKERS_MAX, thread_name_prefix="worker"),
-                report=self._spool.append,
-                stage=self._stage,
-                outputs=Deliverer(self._uploader, layout),
-                meters=self._meter,
-            )
+        self._tools = Tools(
+            node=node,
+            ip=ip,
+            loop=self._loop,
+            launcher=self._launcher,
+            cgroups=self._cgroups,
+            movers=ThreadPoolExecutor(MOVERS_MAX, thread_name_prefix="mover"),
+            cleaners=ThreadPoolExecutor(CLEANERS_MAX, thread_name_prefix="cleaner"),
+            report=self._spool.append,
+            stage=self._stage,
+            outputs=Deliverer(self._uploader, layout),
+            meters=self._meter,
         )
+        self._tasks = Tasks(self._tools)
         hello = Hello(
             node_id=node_id,
             agent_pid=os.getpid(),
@@ -145,7 +147,7 @@ class Agent:
         return stage(launch, task_dir=self._layout.work_dir(launch.key), objects=self._objects, owner=owner)
 
     def _note(self, key: TaskKey, message: str, level: Level) -> None:
-        self._tasks.note(key, message, level)
+        self._tools.note(key, message, level)
 
     def _acknowledged(self, keys: list[TaskKey]) -> None:
         self._loop.call(lambda: self._tasks.forget(keys))
@@ -155,7 +157,7 @@ class Agent:
         key = self._tasks.any_key
         dropped = self._spool.take_dropped() if key is not None else 0
         if key is not None and dropped:
-            self._tasks.note(
+            self._tools.note(
                 key, f"{dropped} measurements were lost: the node's disk was full", Level.WARNING
             )
 

@@ -22,6 +22,7 @@ LOG_MODE = 0o600
 KILL_ROUND_SECONDS = 0.05
 START_ROUND_SECONDS = 0.05
 DIRECTORY_BYTES_MAX = 4096
+MESSAGE_CHARS_MAX = 500  # six bytes each, escaped at worst: it must fit its record
 
 _WATCHED = {signal.SIGCHLD, signal.SIGTERM}
 
@@ -267,7 +268,7 @@ class _Shim:
         code = None if status is None else os.waitstatus_to_exitcode(status)
         value: ExitRecord = {
             "cause": cause,
-            "message": message,
+            "message": message[:MESSAGE_CHARS_MAX],
             "exit_code": code if code is not None and code >= 0 else None,
             "signal": -code if code is not None and code < 0 else None,
             "at_ms": _wall_ms() - (_boot_ms() - ended),

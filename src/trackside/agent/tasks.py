@@ -1,8 +1,7 @@
-"""Knows every task of this node and moves each from order to end; refuses to know HTTP and sensors' insides.
+"""Knows every task of this node and moves each from order to start to exit; refuses to know HTTP.
 
-All methods run in the loop's thread. What may take long (staging, uploads, cleaning up) goes to workers,
-which come back through the loop. A task's files are written before the step they tell of, so that an agent
-killed anywhere goes on from them.
+All methods run in the loop's thread. A task's files are written before the step they tell of, so that an
+agent killed anywhere goes on from them.
 """
 
 import contextlib
@@ -10,105 +9,26 @@ import logging
 import os
 import shutil
 import signal
-import socket
 import tempfile
-import time
 from collections import OrderedDict
-from collections.abc import Callable
-from concurrent.futures import Executor
-from dataclasses import dataclass, replace
-from typing import Protocol
 
-from trackside.agent import lost, tree
-from trackside.agent.cgroup import Cgroups
-from trackside.agent.launcher import Launcher
+from trackside.agent import tree
+from trackside.agent.endings import Endings, submit
 from trackside.agent.layout import GONE, is_plain
-from trackside.agent.loop import Loop
-from trackside.agent.plan import TMP_PREFIX, Node, direct, make_plan, make_work_dir
-from trackside.agent.record import ExitRecord
+from trackside.agent.plan import TMP_PREFIX, direct, make_plan, make_work_dir
 from trackside.agent.stage import Staged, StagingError
 from trackside.agent.state import TaskFiles
-from trackside.collect.probe import CgroupDirs, ExitTotals, TaskProbe
-from trackside.domain.event import Level
-from trackside.domain.exchange import (
-    EndCause,
-    Ended,
-    Launch,
-    Noted,
-    Orders,
-    Report,
-    Started,
-    Stop,
-    TaskKey,
-)
+from trackside.agent.task import Task, Tools, disk_words, short_end
+from trackside.collect.probe import TaskProbe
+from trackside.domain.exchange import EndCause, Launch, Orders, Report, Started, Stop, TaskKey
 
 GONE_REMEMBERED_MAX = 100_000
 LAUNCH_TRIES_MAX = 3
 LOOK_AGAIN_SECONDS = 0.01
-LOG_DISK_FREE_BYTES_MIN = 64 * 1024
-LOG_TRUNCATED = "log truncated: the disk was full"
 
+_NO_FORKER = "the process that starts tasks failed repeatedly: see forker.log in the data directory"
+_UNEXPECTED = "the task's files could not be prepared: an unexpected error, see agent.log"
 _log = logging.getLogger(__name__)
-
-
-class Outputs(Protocol):
-    """What takes care of a task's outputs."""
-
-    def begin(self, launch: Launch, staged: Staged) -> None:
-        """Begin to upload what the task writes."""
-        ...
-
-    def finish(self, launch: Launch) -> str | None:
-        """Upload the rest; return what could not be uploaded. Blocks."""
-        ...
-
-
-class Meters(Protocol):
-    """What measures tasks."""
-
-    def add(self, probe: TaskProbe) -> None:
-        """Measure a task from now on."""
-        ...
-
-    def remove(self, key: TaskKey, at_ms: int, totals: ExitTotals | None) -> tuple[Report, ...]:
-        """Measure it no longer; return the last of its measurements."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tools:
-    """Everything the tasks need from the rest of the agent."""
-
-    node: Node
-    ip: str
-    loop: Loop
-    launcher: Launcher
-    cgroups: Cgroups
-    workers: Executor
-    report: Callable[..., None]
-    stage: Callable[[Launch], Staged]
-    outputs: Outputs
-    meters: Meters
-
-
-@dataclass(slots=True, eq=False)
-class _Task:
-    """What is known of one task while the agent lives."""
-
-    key: TaskKey
-    files: TaskFiles
-    launch: Launch | None = None
-    stop: Stop | None = None
-    staged: Staged | None = None
-    dirs: CgroupDirs | None = None
-    doorbell: socket.socket | None = None
-    pidfd: int | None = None
-    main_process: tuple[int, int | None] | None = None
-    started_told: bool = False
-    truncated_told: bool = False
-    tries: int = 0
-    ended: bool = False
-    cleaning: bool = False
 
 
 class Tasks:
@@ -116,7 +36,8 @@ class Tasks:
 
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
-        self._tasks: dict[TaskKey, _Task] = {}
+        self._endings = Endings(tools)
+        self._tasks: dict[TaskKey, Task] = {}
         # An answer with orders may be older than the end it does not know of yet.
         self._gone: OrderedDict[TaskKey, None] = OrderedDict()
 
@@ -136,12 +57,12 @@ class Tasks:
         task = self._new(key)
         task.launch = launch
         if not is_plain(key):
-            self._end(task, _short(task, EndCause.CANNOT_START, "the task's name is not a plain name"))
+            self._refuse(task, EndCause.CANNOT_START, "the task's name is not a plain name")
             return
         try:
             task.files.save_order(launch)
         except OSError as error:
-            self._end(task, _short(task, EndCause.CANNOT_START, _disk_words(error)))
+            self._refuse(task, EndCause.CANNOT_START, disk_words(error))
             return
         self._stage(task)
 
@@ -152,7 +73,7 @@ class Tasks:
         if task is None:
             task = self._new(stop.key)
             task.stop = stop
-            self._end(task, _short(task, EndCause.NOT_STARTED, "stopped before it was started"))
+            self._refuse(task, EndCause.NOT_STARTED, "stopped before it was started")
             return
         if task.ended or task.stop == stop:
             return
@@ -163,46 +84,51 @@ class Tasks:
             _log.warning("a stop order could not be written down: %s", error)
         self._signal(task)
 
-    def _new(self, key: TaskKey) -> _Task:
-        task = _Task(key, TaskFiles(self._tools.node.layout.state_dir(key)))
+    def _new(self, key: TaskKey) -> Task:
+        task = Task(key, TaskFiles(self._tools.node.layout.state_dir(key)))
         self._tasks[key] = task
         return task
 
+    def _refuse(self, task: Task, cause: EndCause, message: str) -> None:
+        self._endings.end(task, short_end(task, cause, message))
+
     # --- start
 
-    def _stage(self, task: _Task) -> None:
+    def _stage(self, task: Task) -> None:
         launch = task.launch
         assert launch is not None
         try:
             task_dir = make_work_dir(self._tools.node, launch)
         except OSError as error:
-            self._end(task, _short(task, EndCause.CANNOT_START, _disk_words(error)))
+            self._refuse(task, EndCause.CANNOT_START, disk_words(error))
             return
         staged = direct(launch, task_dir)
         if staged is not None:  # nothing to fetch: no need to change threads
             self._staged(task, staged)
             return
-        self._tools.workers.submit(self._stage_in_worker, task, launch)
 
-    def _stage_in_worker(self, task: _Task, launch: Launch) -> None:
-        outcome = self._try_stage(launch)
-        self._tools.loop.call(lambda: self._staged(task, outcome))
+        def stage_in_worker() -> None:
+            try:
+                outcome: Staged | str = self._tools.stage(launch)
+            except StagingError as error:
+                outcome = str(error)
+            self._tools.loop.call(lambda: self._staged(task, outcome))
 
-    def _try_stage(self, launch: Launch) -> Staged | StagingError:
-        try:
-            return self._tools.stage(launch)
-        except StagingError as error:
-            return error
+        submit(
+            self._tools.movers,
+            stage_in_worker,
+            failed=lambda _: self._tools.loop.call(lambda: self._staged(task, _UNEXPECTED)),
+        )
 
-    def _staged(self, task: _Task, outcome: Staged | StagingError) -> None:
+    def _staged(self, task: Task, outcome: Staged | str) -> None:
         if task.stop is not None:
-            self._end(task, _short(task, EndCause.NOT_STARTED, "stopped before its process began"))
-        elif isinstance(outcome, StagingError):
-            self._end(task, _short(task, EndCause.STAGING_FAILED, str(outcome)))
+            self._refuse(task, EndCause.NOT_STARTED, "stopped before its process began")
+        elif isinstance(outcome, str):
+            self._refuse(task, EndCause.STAGING_FAILED, outcome)
         else:
             self._start(task, outcome)
 
-    def _start(self, task: _Task, staged: Staged) -> None:
+    def _start(self, task: Task, staged: Staged) -> None:
         """Ask the forker for the task's shim."""
         launch, tools = task.launch, self._tools
         assert launch is not None
@@ -216,7 +142,7 @@ class Tasks:
             task.files.save_plan(make_plan(tools.node, launch, staged, task.dirs, tmp_dir))
             doorbell = tools.launcher.launch(task.files.directory)
         except OSError as error:
-            self._end(task, _short(task, EndCause.CANNOT_START, _disk_words(error)))
+            self._refuse(task, EndCause.CANNOT_START, disk_words(error))
             return
         task.doorbell = doorbell
         tools.loop.watch(doorbell.fileno(), lambda: self._rung(task))
@@ -229,7 +155,7 @@ class Tasks:
             os.chown(made, who.uid, who.gid)
         return made
 
-    def _rung(self, task: _Task) -> None:
+    def _rung(self, task: Task) -> None:
         """Hear that a shim has begun, or that it never will."""
         assert task.doorbell is not None
         self._tools.loop.unwatch(task.doorbell.fileno())
@@ -239,9 +165,9 @@ class Tasks:
 
     # --- watch
 
-    def _look(self, task: _Task) -> None:
+    def _look(self, task: Task) -> None:
         """Find out by its files how a task stands: the one way, after a start, an exit, a restart."""
-        if task.ended or task.cleaning or task.pidfd is not None:
+        if task.ended or task.finishing or task.pidfd is not None:
             return
         shim_pid = task.files.shim_pid()
         if shim_pid is not None:
@@ -250,13 +176,13 @@ class Tasks:
         self._tell_started(task)
         left = task.files.exit()
         if left is not None:
-            self._exited(task, left)
+            self._endings.exited(task, left)
         elif task.files.claimed():
-            self._lost(task)
+            self._endings.lost(task)
         else:
             self._never_claimed(task)
 
-    def _hold(self, task: _Task, shim_pid: int) -> None:
+    def _hold(self, task: Task, shim_pid: int) -> None:
         """Watch a living shim."""
         try:
             pidfd = os.pidfd_open(shim_pid)
@@ -273,27 +199,25 @@ class Tasks:
             self._signal(task)
         self._await_started(task, shim_pid)
 
-    def _await_started(self, task: _Task, shim_pid: int) -> None:
+    def _await_started(self, task: Task, shim_pid: int) -> None:
         if task.pidfd is None or task.ended:
             return
         if not self._tell_started(task):  # only after an agent's restart in the middle of a start
             self._tools.loop.call_later(LOOK_AGAIN_SECONDS, lambda: self._await_started(task, shim_pid))
             return
-        assert task.launch is not None
         launch = task.launch
-        self._tools.meters.add(
-            TaskProbe(
-                key=task.key,
-                shim_pid=shim_pid,
-                resources=launch.resources,
-                cards=launch.cards,
-                cgroup=task.dirs,
-            )
+        assert launch is not None
+        probe = TaskProbe(
+            key=task.key,
+            shim_pid=shim_pid,
+            resources=launch.resources,
+            cards=launch.cards,
+            cgroup=task.dirs,
         )
-        if task.staged is not None:
-            self._tools.outputs.begin(launch, task.staged)
+        self._tools.meters.add(probe)
+        self._endings.deliver(task)
 
-    def _tell_started(self, task: _Task) -> bool:
+    def _tell_started(self, task: Task) -> bool:
         started = task.files.started()
         if started is None:
             return False
@@ -305,139 +229,40 @@ class Tasks:
             self._tools.report(Report(seq=0, started=told))
         return True
 
-    def _shim_ended(self, task: _Task) -> None:
+    def _shim_ended(self, task: Task) -> None:
         assert task.pidfd is not None
         self._tools.loop.unwatch(task.pidfd)
         os.close(task.pidfd)
         task.pidfd = None
         self._look(task)
 
-    def _signal(self, task: _Task) -> None:
+    def _signal(self, task: Task) -> None:
         if task.pidfd is not None:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(task.pidfd, signal.SIGTERM)
 
-    def _never_claimed(self, task: _Task) -> None:
+    def _never_claimed(self, task: Task) -> None:
         """Start again what no shim took: the forker died, or the agent before it could ask."""
         if task.stop is not None:
-            self._end(task, _short(task, EndCause.NOT_STARTED, "stopped before its process began"))
+            self._refuse(task, EndCause.NOT_STARTED, "stopped before its process began")
         elif task.tries >= LAUNCH_TRIES_MAX:
-            message = "the process that starts tasks failed repeatedly: see forker.log in the data directory"
-            self._end(task, _short(task, EndCause.CANNOT_START, message))
+            self._refuse(task, EndCause.CANNOT_START, _NO_FORKER)
+        elif task.staged is None:
+            self._stage(task)
         else:
-            staged = task.files.staged()
-            self._stage(task) if staged is None else self._start(task, staged)
+            self._start(task, task.staged)
 
-    # --- end
-
-    def _exited(self, task: _Task, left: ExitRecord) -> None:
-        ended = Ended(
-            key=task.key,
-            at_ms=left["at_ms"],
-            cause=EndCause(left["cause"]),
-            exit_code=left["exit_code"],
-            signal=left["signal"],
-            duration_ms=left["duration_ms"],
-            ended_boot_ms=left["ended_boot_ms"],
-            stopped_by_us=left["stop_asked"],
-            oom_killed=left["oom_kills"] > 0,
-            memory_peak_bytes=left["memory_peak_bytes"],
-            message=left["message"],
-        )
-        totals = ExitTotals(
-            cpu_seconds=left["cpu_seconds"],
-            max_rss_bytes=left["max_rss_bytes"],
-            read_bytes=left["read_bytes"],
-            write_bytes=left["write_bytes"],
-            ended_boot_ms=left["ended_boot_ms"],
-        )
-        self._finish(task, ended, totals)
-
-    def _finish(self, task: _Task, ended: Ended, totals: ExitTotals | None) -> None:
-        """Upload what is left, if there is anything to upload, and then tell the end."""
-        launch = task.launch
-        assert launch is not None
-        self.check_log_disk([task])
-        if ended.cause not in (EndCause.EXITED, EndCause.SHIM_LOST) or not (
-            launch.outputs or launch.log_export_url
-        ):
-            self._end(task, ended, totals)
-            return
-        if task.cleaning:
-            return
-        task.cleaning = True
-        self._tools.workers.submit(self._upload, task, launch, ended, totals)
-
-    def _upload(self, task: _Task, launch: Launch, ended: Ended, totals: ExitTotals | None) -> None:
-        failed = self._tools.outputs.finish(launch)
-        if failed is not None:
-            self.note(task.key, failed, Level.ERROR)
-        self._tools.loop.call(lambda: self._end(task, _with_message(ended, failed), totals))
-
-    def _lost(self, task: _Task) -> None:
-        """Clean up after a shim that was killed; the task has ended once nothing of it is left."""
-        task.cleaning = True
-        self._tools.workers.submit(self._clean, task)
-
-    def _clean(self, task: _Task) -> None:
-        tools = self._tools
-        try:
-            lost.clean(
-                str(task.key),
-                cgroups=tools.cgroups,
-                launcher=tools.launcher,
-                main_process=task.main_process,
-            )
-        except OSError as error:
-            _log.warning("cleaning up after %s failed and is tried again: %s", task.key, error)
-            tools.loop.call(lambda: tools.loop.call_later(1.0, lambda: self._lost(task)))
-            return
-        tools.loop.call(lambda: self._cleaned(task))
-
-    def _cleaned(self, task: _Task) -> None:
-        task.cleaning = False
-        message = "the task's parent process was killed; its processes were ended, its exit code is unknown"
-        self._finish(task, _short(task, EndCause.SHIM_LOST, message), None)
-
-    def _end(self, task: _Task, ended: Ended, totals: ExitTotals | None = None) -> None:
-        """Tell the end, the last measurements before it."""
-        if task.ended:
-            return
-        task.ended = True
-        try:
-            if is_plain(task.key):
-                task.files.save_ended(ended)
-        except OSError as error:  # told from memory; after a crash it is found out again
-            _log.warning("the end of %s could not be written down: %s", task.key, error)
-        last = self._tools.meters.remove(task.key, ended.at_ms, totals)
-        self._tools.report(*last, Report(seq=0, ended=ended))
+    # --- after the end, and after a restart
 
     def forget(self, keys: list[TaskKey]) -> None:
-        """Remove what is left of tasks whose end the server knows; the logs stay."""
+        """Let go of tasks whose end the server knows."""
         for key in keys:
             task = self._tasks.pop(key, None)
             self._gone[key] = None
             if task is not None and is_plain(key):
-                self._tools.workers.submit(self._remove, task)
+                self._endings.remove(task)
         while len(self._gone) > GONE_REMEMBERED_MAX:
             self._gone.popitem(last=False)
-
-    def _remove(self, task: _Task) -> None:
-        tools = self._tools
-        work_dir = tools.node.layout.work_dir(task.key)
-        tmp_dir = task.files.tmp_dir()
-        shutil.rmtree(work_dir, ignore_errors=True)
-        for directory in (work_dir.parent, work_dir.parent.parent):
-            try:
-                directory.rmdir()
-            except OSError:  # another task's, or another attempt's
-                break
-        if tmp_dir is not None and os.path.basename(tmp_dir).startswith(TMP_PREFIX):
-            shutil.rmtree(tmp_dir, ignore_errors=True)
-        tools.cgroups.remove(str(task.key))
-        task.files.remove()
-
-    # --- the rest
 
     def adopt(self, told: set[TaskKey]) -> None:
         """Go on with what an earlier agent left; `told` are the ends that wait to be sent already."""
@@ -464,51 +289,13 @@ class Tasks:
         task.dirs = dirs if dirs.unified or dirs.memory else None
         self._look(task)
 
-    def check_log_disk(self, tasks: list[_Task] | None = None) -> None:
+    def check_log_disk(self) -> None:
         """Say of running tasks when the disk of their logs is full."""
-        looked_at = [task for task in self._tasks.values() if task.pidfd is not None]
-        looked_at = tasks if tasks is not None else looked_at
-        try:
-            disk = os.statvfs(self._tools.node.layout.logs_dir)
-        except OSError:
-            return
-        if not looked_at or disk.f_bavail * disk.f_frsize >= LOG_DISK_FREE_BYTES_MIN:
-            return
-        for task in looked_at:
-            if not task.truncated_told:
-                task.truncated_told = True
-                self.note(task.key, LOG_TRUNCATED, Level.WARNING)
-
-    def note(self, key: TaskKey, message: str, level: Level) -> None:
-        """Tell something about a task; may be called from any thread."""
-        self._tools.report(Report(seq=0, noted=Noted(key=key, at_ms=_now_ms(), message=message, level=level)))
+        running = [task for task in self._tasks.values() if task.pidfd is not None]
+        if running:
+            self._endings.check_log_disk(running)
 
     @property
     def any_key(self) -> TaskKey | None:
         """Return the key of some task that is not over."""
         return next((key for key, task in self._tasks.items() if not task.ended), None)
-
-
-def _short(task: _Task, cause: EndCause, message: str) -> Ended:
-    """Return the end of a task that left no exit status."""
-    return Ended(
-        key=task.key,
-        at_ms=_now_ms(),
-        cause=cause,
-        stopped_by_us=task.stop is not None,
-        ended_boot_ms=time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000,
-        message=message,
-    )
-
-
-def _with_message(ended: Ended, message: str | None) -> Ended:
-    return ended if message is None else replace(ended, message=message)
-
-
-def _disk_words(error: OSError) -> str:
-    why = error.strerror or str(error)
-    return f"the node could not prepare the task: {why}. Check the disk of its data directory"
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
