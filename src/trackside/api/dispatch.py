@@ -54,7 +54,7 @@ class _Bound:
         self.handler = operation.handler
         self.authenticate = dialect.authenticate
         self.decoder: msgspec.json.Decoder[Any] | None = None
-        if operation.body is not None:
+        if operation.body not in (None, bytes):
             self.decoder = msgspec.json.Decoder(operation.body)
         self.request_id_header = dialect.request_id_header.lower().encode("ascii")
 
@@ -193,6 +193,8 @@ async def send_answer(
 
 
 def _body(bound: _Bound, body: bytes) -> Any:
+    if bound.operation.body is bytes:
+        return body
     if bound.decoder is None:
         return None
     if body:

@@ -71,9 +71,12 @@ def _operation(dialect: Dialect, operation: Operation, schema_of: Mapping[type, 
         "responses": _responses(dialect, operation, schema_of),
     }
     if operation.body is not None:
+        as_it_comes = operation.body is bytes
+        media_type = "application/octet-stream" if as_it_comes else "application/json"
+        schema = {} if as_it_comes else schema_of[operation.body]
         entry["requestBody"] = {
             "required": operation.body_required,
-            "content": {"application/json": {"schema": schema_of[operation.body]}},
+            "content": {media_type: {"schema": schema}},
         }
     return entry
 

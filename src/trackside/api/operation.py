@@ -62,7 +62,7 @@ class Operation:
     action: str  # what the caller must be allowed: modelarts:trainJob:get
     handler: Callable[[Call], Awaitable[Any]]  # returns a struct, a JSON-able value, None or Raw
     summary: str
-    body: type | None = None  # msgspec Struct of the request body
+    body: type | None = None  # msgspec Struct of the request body; bytes: taken as it comes
     body_required: bool = True
     response: type | None = None
     status: int = 200

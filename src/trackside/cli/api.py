@@ -137,7 +137,11 @@ class Api:
     def put_object(self, bucket: str, key: str, content: bytes) -> None:
         """Store one object."""
         self.client.call(
-            "PUT", f"{OWN}/objects/{bucket}/{key}", body=content, content_type="application/octet-stream"
+            "PUT",
+            f"{OWN}/objects",
+            query=[("url", f"obs://{bucket}/{key}")],
+            body=content,
+            content_type="application/octet-stream",
         )
 
     def _v2(self, path: str) -> str:

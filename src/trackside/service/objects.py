@@ -14,18 +14,15 @@ class Objects:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
 
-    async def put(self, caller: Caller, bucket: str, key: str, content: bytes) -> str:
-        """Store one object whole and return its URL."""
+    async def put(self, caller: Caller, url: str, content: bytes) -> None:
+        """Store one object whole."""
         del caller
-        url = f"obs://{bucket}/{key}"
         self._store.check_url(url)
         await asyncio.to_thread(self._put, url, content)
-        return url
 
-    async def list(self, caller: Caller, bucket: str, prefix: str) -> list[ObjectInfo]:
-        """Return the objects below a prefix."""
+    async def list(self, caller: Caller, url: str) -> list[ObjectInfo]:
+        """Return the objects below a URL."""
         del caller
-        url = f"obs://{bucket}/{prefix}"
         self._store.check_url(url)
         return list(await asyncio.to_thread(self._store.list, url))
 

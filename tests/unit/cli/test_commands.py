@@ -268,8 +268,8 @@ def test_submit_uploads_local_code_to_a_place_of_its_own(fake: FakeServer, run: 
     fake.answers["POST", V2] = 201, {"metadata": {"id": JOB_ID, "name": "quick"}}
     assert run("submit", str(tmp_path / "job.yaml")).code == 0
     body = next(r.json() for r in fake.seen if r.method == "POST")
-    code_dir = body["algorithm"]["code_dir"].removeprefix("obs://")
-    assert [request.path for request in put] == [f"/api/trackside/v1/objects/{code_dir}ü t.py"]
+    code_dir = body["algorithm"]["code_dir"]
+    assert [request.query["url"] for request in put] == [[f"{code_dir}ü t.py"]]
     assert put[0].body == b"print(1)"
     assert run("submit", str(tmp_path / "job.yaml"), "--set", "code=none").code == 6
 
