@@ -65,7 +65,10 @@ class Routes(Generic[T]):
         if segments is None:
             return Missed(self._territory(raw_path.decode("latin-1").split("/")))
         values: list[str] = []
-        leaf = _leaf(self._root, segments, 1, method, values)
+        leaf = _straight(self._root, segments, method, values)
+        if leaf is None:
+            values.clear()
+            leaf = _leaf(self._root, segments, 1, method, values)
         if leaf is None and method == "HEAD":
             leaf = _leaf(self._root, segments, 1, "GET", values)
         if leaf is None:
@@ -95,6 +98,21 @@ def _segments(raw_path: bytes) -> list[str] | None:
     except UnicodeDecodeError:
         return None
     return None if any("/" in segment or "\0" in segment for segment in segments) else segments
+
+
+def _straight(
+    node: _Node[T], segments: Sequence[str], method: str, values: list[str]
+) -> tuple[T, tuple[str, ...]] | None:
+    """Follow the first choice at every step: enough for nearly every request, and faster."""
+    for segment in segments[1:]:
+        child = node.children.get(segment)
+        if child is None:
+            child = node.parameter
+            if child is None or not segment:
+                return None
+            values.append(segment)
+        node = child
+    return node.leaves.get(method)
 
 
 def _leaf(

@@ -4,13 +4,13 @@ The scheme has no nonce: within the window a recorded request can be sent again,
 Header values are the wire's bytes read as Latin-1, so every step below works on exactly those bytes.
 """
 
-import calendar
 import hashlib
 import hmac
 import re
 import time
 from binascii import unhexlify
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from functools import lru_cache
 from urllib.parse import quote, unquote, unquote_plus
 
@@ -24,7 +24,7 @@ MUST_BE_SIGNED = ("host", "x-sdk-date")
 
 _CLAIM = re.compile(ALGORITHM + r" +Access=([^,\s]+) *, *SignedHeaders=([^,\s]+) *, *Signature=")
 _SIGNATURE_DIGITS = 64
-_DATE = re.compile(r"[0-9]{8}T[0-9]{6}Z")
+_DATE = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})T([0-9]{2})([0-9]{2})([0-9]{2})Z")
 _PLAIN_PATH = re.compile(rb"[A-Za-z0-9_.~/-]+")  # quoting would change nothing
 _PLAIN_QUERY = re.compile(rb"[A-Za-z0-9_.~-]+=[A-Za-z0-9_.~-]*")  # one pair; likewise
 _CLAIMS_CACHED = 256  # a client sends the same one with every request
@@ -135,10 +135,11 @@ def _check_date(date: str, now_ms: int, window_seconds: int) -> None:
 
 @lru_cache(maxsize=_DATES_CACHED)
 def _seconds(date: str) -> int | None:
-    if _DATE.fullmatch(date) is None:
+    match = _DATE.fullmatch(date)
+    if match is None:
         return None
     try:
-        return calendar.timegm(time.strptime(date, "%Y%m%dT%H%M%SZ"))
+        return int(datetime(*map(int, match.groups()), tzinfo=UTC).timestamp())  # type: ignore[misc, arg-type]
     except ValueError:  # a month 13
         return None
 
