@@ -431,6 +431,14 @@ async def test_a_second_process_is_noticed_and_no_change_is_lost(stores: Stores,
         other.close()
 
 
+async def test_what_waited_for_a_start_that_never_came_is_done_at_the_close(database_url: str) -> None:
+    stores = open_stores(database_url)
+    waiting = asyncio.create_task(stores.identities.put_project(PROJECT, "x"))
+    await asyncio.sleep(0)  # let it queue
+    stores.close()
+    await waiting
+
+
 async def test_a_closed_store_says_so(database_url: str) -> None:
     stores = open_stores(database_url)
     await stores.start()

@@ -36,9 +36,12 @@ def test_the_migrated_schema_is_the_one_the_program_uses(connection: Connection)
 
 
 def test_opening_again_changes_nothing(database_url: str, connection: Connection) -> None:
-    assert connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all() == ["0002"]
+    version = text("SELECT version_num FROM alembic_version")
+    before = connection.execute(version).scalars().all()
     connection.commit()
     open_stores(database_url).close()
+    assert connection.execute(version).scalars().all() == before
+    assert len(before) == 1
 
 
 def test_processes_that_start_at_once_agree(database_url: str) -> None:
@@ -53,7 +56,7 @@ def test_processes_that_start_at_once_agree(database_url: str) -> None:
 def test_a_newer_database_is_refused(database_url: str, connection: Connection) -> None:
     connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     connection.commit()
-    with pytest.raises(Unavailable, match=r"newer Trackside .schema 9999.*up to 0002"):
+    with pytest.raises(Unavailable, match=r"newer Trackside .schema 9999.*up to 0"):
         open_stores(database_url)
 
 

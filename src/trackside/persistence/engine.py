@@ -26,6 +26,12 @@ SQLITE_NAMES = frozenset({"sqlite", "sqlite+pysqlite"})
 # Raised while a statement's values are handed over: the values are at fault, not the database.
 BAD_VALUES = (DataError, IntegrityError, OverflowError, UnicodeError)
 
+_SQLITE_PRAGMAS = (
+    "synchronous=FULL",  # a commit returns when the disk has it
+    "foreign_keys=ON",
+    "cache_size=-32768",  # KiB per connection, used only as the file grows
+    "mmap_size=268435456",  # bytes that reads take straight from the kernel's cache
+)
 # A vanished server is noticed within seconds, not by the kernel's default of many minutes.
 _POSTGRES_ARGUMENTS = {
     "connect_timeout": CONNECT_TIMEOUT_SECONDS,
@@ -125,7 +131,7 @@ def _sqlite(url: URL, *, writes: bool) -> Engine:
         connection.isolation_level = None  # transactions begin where we say, not where the driver guesses
         if writes:
             _use_wal(connection)
-        for pragma in ("synchronous=FULL", "foreign_keys=ON", f"query_only={'OFF' if writes else 'ON'}"):
+        for pragma in (*_SQLITE_PRAGMAS, f"query_only={'OFF' if writes else 'ON'}"):
             connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")

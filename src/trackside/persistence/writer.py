@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -17,6 +18,7 @@ from sqlalchemy import URL, Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from trackside.domain.errors import Invalid, TracksideError, Unavailable
+from trackside.domain.job import JobId
 from trackside.persistence.cache import JobCache
 from trackside.persistence.engine import BAD_VALUES, translate, translated
 from trackside.persistence.flush import StaleView, flush
@@ -65,6 +67,10 @@ class _Outcome:
 class CommitInDoubt(Exception):
     """The connection broke during the commit: nobody knows whether it happened."""
 
+    def __init__(self, error: DBAPIError) -> None:
+        super().__init__()
+        self.error = error
+
 
 class Writer:
     """Run operations in groups; each sees the state the one before left."""
@@ -99,7 +105,7 @@ class Writer:
 
     def start(self) -> None:
         """Begin to work on what waits."""
-        if not self._thread.is_alive():
+        if self._thread.ident is None:
             self._thread.start()
 
     def close(self) -> None:
@@ -107,8 +113,8 @@ class Writer:
         if not self._closed:
             self._closed = True
             self._queue.put(None)
-            if self._thread.is_alive():
-                self._thread.join()
+            self.start()  # also what waited for a start that never came gets its answer
+            self._thread.join()
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
@@ -125,14 +131,10 @@ class Writer:
         return cast(T, await future)
 
     def _main(self) -> None:
-        while True:
+        last = False
+        while not last:
             batch, last = self._take()
-            if batch:
-                self._settle(self._process(batch))
-            elif self._connection is None and not last:
-                self._reconnect()
-            if last:
-                return
+            self._settle(self._process(batch))
 
     def _take(self) -> tuple[list[_Waiting], bool]:
         """Return everything that waits, without waiting for more, and whether it is the last."""
@@ -148,20 +150,24 @@ class Writer:
             return batch, False
         return batch, True
 
-    def _reconnect(self) -> None:
-        try:
-            self.connect()
-            log.info("the database is back")
-        except TracksideError:
-            log.debug("the database is still away", exc_info=True)
+    def _connect_again(self) -> None:
+        self.connect()
+        log.info("the database is back")
 
     def _process(self, batch: Sequence[_Waiting]) -> list[_Outcome]:
         try:
-            return self._commit(batch)
+            return self._commit(batch) if batch else self._recover()
         except Exception as error:  # this thread outlives every bug in one batch
             log.exception("a write failed")
             self._disconnect()
             return [_Outcome(waiting, error=error) for waiting in batch]
+
+    def _recover(self) -> list[_Outcome]:
+        """Try to reach the database again while nobody asks; that it is away was said when it was lost."""
+        if self._connection is None and not self._closed:
+            with suppress(Unavailable):
+                self._connect_again()
+        return []
 
     def _commit(self, batch: Sequence[_Waiting]) -> list[_Outcome]:
         """Commit the operations together; when the database refuses values, find whose they are."""
@@ -174,41 +180,47 @@ class Writer:
             middle = len(batch) // 2
             return self._commit(batch[:middle]) + self._commit(batch[middle:])
         except Unavailable as error:
-            log.warning("%s", error)
-            return [_Outcome(waiting, error=error) for waiting in batch]
+            return [_Outcome(waiting, error=Unavailable(error.detail)) for waiting in batch]
 
     def _persist(self, batch: Sequence[_Waiting]) -> list[_Outcome]:
         """Try until the view of the stored state was fresh; one broken connection is replaced."""
         reconnected = False
+        stale: list[JobId] = []
         for _ in range(STALE_RETRIES_MAX):
             if self._connection is None:
-                self.connect()
+                self._connect_again()
             work = Work(self._begin, self._cache)
             try:
+                self._refresh(stale)
                 return self._attempt(work, batch)
             except StaleView:
-                self._refresh(work)
+                stale = list(work.jobs.keys())
             except CommitInDoubt as doubt:
-                self._disconnect()
-                raise translate(cast(Exception, doubt.__cause__), self._url) from None
+                raise self._lose(doubt.error) from None
             except DBAPIError as error:
                 if isinstance(error, BAD_VALUES):
                     raise
-                self._disconnect()
+                unavailable = self._lose(error)
                 if reconnected or not error.connection_invalidated:
-                    raise translate(error, self._url) from None
+                    raise unavailable from None
                 reconnected = True
         raise Unavailable("another process keeps changing the same rows")
 
     def _attempt(self, work: Work, batch: Sequence[_Waiting]) -> list[_Outcome]:
         try:
             outcomes = [_run(work, waiting) for waiting in batch]
-            if work.changed:
+            changed = work.changed
+            if changed:
                 flush(self._begin(), work)
-                self._end(commit=True)
-                self._cache.publish((job_id, new) for job_id, _, new in work.jobs.changes())
-        finally:
-            self._end(commit=False)
+        except BaseException:
+            with suppress(DBAPIError):  # what went wrong first is what counts
+                self._rollback()
+            raise
+        if not changed:
+            self._rollback()
+            return outcomes
+        self._commit_transaction()
+        self._cache.publish((job_id, new) for job_id, _, new in work.jobs.changes())
         return outcomes
 
     def _begin(self) -> Connection:
@@ -217,26 +229,30 @@ class Writer:
             self._connection.begin()
         return self._connection
 
-    def _end(self, *, commit: bool) -> None:
-        connection = self._connection
-        transaction = connection.get_transaction() if connection is not None else None
-        if transaction is None:
-            return
-        if not commit:
+    def _rollback(self) -> None:
+        transaction = self._connection.get_transaction() if self._connection is not None else None
+        if transaction is not None:
             transaction.rollback()
-            return
+
+    def _commit_transaction(self) -> None:
         try:
-            transaction.commit()
+            self._begin().commit()
         except DBAPIError as error:
-            raise CommitInDoubt from error
+            raise CommitInDoubt(error) from None
         self.commits += 1
 
-    def _refresh(self, work: Work) -> None:
-        """Read again the jobs that a transaction looked at."""
-        ids = list(work.jobs.keys())
-        fresh = read_jobs(self._begin(), ids)
-        self._end(commit=False)
-        self._cache.publish((job_id, fresh.get(job_id)) for job_id in ids)
+    def _refresh(self, job_ids: Sequence[JobId]) -> None:
+        """Read jobs again that another process may have changed."""
+        if job_ids:
+            fresh = read_jobs(self._begin(), job_ids)
+            self._cache.publish((job_id, fresh.get(job_id)) for job_id in job_ids)
+
+    def _lose(self, error: DBAPIError) -> TracksideError:
+        """Give up the connection; the next one begins with what is really stored."""
+        unavailable = translate(error, self._url)
+        log.warning("%s", unavailable)
+        self._disconnect()
+        return unavailable
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
