@@ -26,7 +26,7 @@ def connection(database_url: str) -> Iterator[Connection]:
     """Look at a migrated database from outside."""
     open_stores(database_url).close()
     engine = create_engine(database_url)
-    with engine.begin() as connection:
+    with engine.connect() as connection:
         yield connection
     engine.dispose()
 
