@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.servers.postgres import PostgresServer
 from tests.unit.persistence.making import PROJECT
-
 from trackside.persistence import Stores, open_stores
 
 

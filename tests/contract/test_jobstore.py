@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+
 from tests.unit.persistence.making import (
     OTHER_PROJECT,
     PROJECT,
@@ -13,7 +14,6 @@ from tests.unit.persistence.making import (
     make_task,
     making,
 )
-
 from trackside.domain.errors import Invalid, JobNotFound, NotFound, Unavailable
 from trackside.domain.event import Event, Level
 from trackside.domain.job import Ending, Job, JobId, Record, StartType, TaskName, TaskState

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.unit.persistence.making import PROJECT, making
 
+from tests.unit.persistence.making import PROJECT, making
 from trackside.domain.errors import Unavailable
 from trackside.domain.job import Job, JobId
 from trackside.persistence import Stores, open_stores

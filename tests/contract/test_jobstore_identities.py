@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.persistence.making import OTHER_PROJECT, PROJECT, making
 
+from tests.unit.persistence.making import OTHER_PROJECT, PROJECT, making
 from trackside.domain.errors import Invalid, NotFound
 from trackside.domain.identity import User, UserRole
 from trackside.domain.job import ProjectId

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import psycopg
 import pytest
+
 from tests.servers.postgres import PostgresServer
 from tests.unit.persistence.making import PROJECT, changing, making
-
 from trackside.domain.errors import Unavailable
 from trackside.domain.job import JobId
 from trackside.domain.phase import Phase

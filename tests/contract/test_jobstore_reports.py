@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from tests.unit.persistence.making import NODE, PROJECT, make_spec, making
 
+from tests.unit.persistence.making import NODE, PROJECT, make_spec, making
 from trackside.domain.errors import Invalid
 from trackside.domain.event import Event
 from trackside.domain.exchange import EndCause, Ended, Measured, Noted, Report, Started, TaskKey

@@ -9,8 +9,8 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, create_engine, text
-from tests.unit.persistence.making import PROJECT
 
+from tests.unit.persistence.making import PROJECT
 from trackside.domain.errors import Invalid, Unavailable
 from trackside.persistence import open_stores
 from trackside.persistence.schema import metadata

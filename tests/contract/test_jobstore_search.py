@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.persistence.making import OTHER_PROJECT, PROJECT, changing, make_spec, making
 
+from tests.unit.persistence.making import OTHER_PROJECT, PROJECT, changing, make_spec, making
 from trackside.domain.errors import Invalid
 from trackside.domain.job import Job
 from trackside.domain.phase import Phase

@@ -6,7 +6,6 @@ import sys
 from dataclasses import replace
 
 from tests.unit.persistence.making import PROJECT, making
-
 from trackside.domain.job import Job
 from trackside.domain.phase import Phase
 from trackside.persistence import Stores, open_stores

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from tests.unit.persistence.making import make_job, make_task
-
 from trackside.domain.phase import Phase
 from trackside.persistence.cache import JobCache
 

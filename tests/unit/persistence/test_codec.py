@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.persistence.making import make_job, make_spec
 
+from tests.unit.persistence.making import make_job, make_spec
 from trackside.domain.errors import Invalid
 from trackside.domain.event import Event
 from trackside.domain.identity import User
