@@ -1,0 +1,1 @@
+"""The ModelArts v1 dialect: its wire types, its tables, its operations."""
