@@ -109,9 +109,7 @@ class AgentLink:
             raise Invalid("a batch needs at least one report")
         self._engine.seen(batch.node_id)
         # Samples first: appending one twice changes nothing, so a crash in between is harmless.
-        samples = [
-            sample for report in batch.reports if report.measured for sample in report.measured.samples
-        ]
+        samples = self._wanted(batch)
         if samples:
             await self._append_samples(samples)
         told = _Told()
@@ -121,6 +119,12 @@ class AgentLink:
         if told.changed:
             self._wake()
         return ReportAck(through=through)
+
+    def _wanted(self, batch: ReportBatch) -> list[Sample]:
+        """Return the samples of jobs that still exist: a deleted job must not come back as numbers."""
+        samples = [one for report in batch.reports if report.measured for one in report.measured.samples]
+        known = {job_id for job_id in {one.job_id for one in samples} if self._store.get(job_id)}
+        return [one for one in samples if one.job_id in known]
 
 
 class _Told:
