@@ -18,7 +18,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     **{name: ("domain", "ports", name) for name in ADAPTERS},
 }
 ALSO = {"agent": ("collect", "objectstore"), "api": ("auth",), "cli": (), "wiring": ()}
-DIALECTS = ("modelarts_v2", "native")
+DIALECTS = ("modelarts_v1", "modelarts_v2", "pai_dlc", "iam", "native")
 
 
 def modules() -> Iterator[tuple[str, Path]]:

@@ -14,6 +14,8 @@ from trackside.agent.control import AgentTrouble, ensure_agent
 from trackside.api.app import App, build_app
 from trackside.api.authenticate import Authenticator
 from trackside.api.iam import routes as iam
+from trackside.api.modelarts_v1 import errors as v1_errors
+from trackside.api.modelarts_v1 import routes as v1
 from trackside.api.modelarts_v2 import errors as v2_errors
 from trackside.api.modelarts_v2 import routes as v2
 from trackside.api.native import access, downloads
@@ -209,6 +211,14 @@ def _dialects(
     own = partial(Dialect, error=access.error, unexpected=access.unexpected)
     return (
         huawei(name="modelarts_v2", title="ModelArts v2", operations=v2.OPERATIONS),
+        Dialect(
+            name="modelarts_v1",
+            title="ModelArts v1",
+            operations=v1.operations(engine.nodes),
+            authenticate=signed,
+            error=v1_errors.error,
+            unexpected=v1_errors.unexpected,
+        ),
         huawei(name="iam", title="Identity", operations=iam.OPERATIONS),
         own(
             name="native", title="Trackside", operations=native.operations(engine.nodes), authenticate=signed
