@@ -17,6 +17,12 @@ from trackside.agent.record import Cover, Plan
 OOM_SCORE_RAISE = 200  # when the machine runs out of memory, a task goes before the agent does
 EXIT_CANNOT_START = 127
 
+# Handlers end with exec, but what is ignored stays so: by Python, by the shim, by nohup.
+_MAYBE_IGNORED = (
+    *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGPIPE),
+    *(signal.SIGCHLD, signal.SIGXFSZ, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU),
+)
+
 _WORDS = {
     errno.ENOENT: "no such file: {path}. Check the command and the job's code directory",
     errno.EACCES: "no permission to run {path}. Make it readable and executable (chmod a+rx)",
@@ -60,9 +66,8 @@ def _prepare(plan: Plan, log_fd: int) -> None:
     if plan["user"] is not None:
         drop_privileges(*plan["user"])
     _enter(plan["cwd"])
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-        with contextlib.suppress(OSError, ValueError):  # the C library keeps two for itself
-            signal.signal(number, signal.SIG_DFL)
+    for number in _MAYBE_IGNORED:
+        signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
 
 

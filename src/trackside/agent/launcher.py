@@ -1,16 +1,21 @@
 """Knows how to reach the forker, and how to bring one up when there is none."""
 
+import contextlib
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import trackside
-from trackside.agent import forker
+from trackside.agent import forker, record, tree
 
 BACKLOG = 4096
+END_SECONDS_MAX = 2.0
 SWEEP_ANSWER_SECONDS_MAX = 2 * forker.SWEEP_SECONDS_MAX
 
 _BOOT = (
@@ -26,6 +31,7 @@ class Launcher:
     def __init__(self, agent_dir: Path) -> None:
         self._agent_dir = agent_dir
         self._process: subprocess.Popen[bytes] | None = None
+        self._starting = threading.Lock()
 
     def launch(self, state_dir: Path) -> socket.socket:
         """Ask for the shim of a task; the returned socket becomes readable once there is news."""
@@ -47,8 +53,11 @@ class Launcher:
     def _connected(self) -> socket.socket:
         connection = self._connect()
         if connection is None:
-            self._start()
-            connection = self._connect()
+            with self._starting:  # two threads may find it dead at once
+                connection = self._connect()
+                if connection is None:
+                    self._start()
+                    connection = self._connect()
         if connection is None:
             raise ConnectionRefusedError("the process that starts tasks does not answer")
         return connection
@@ -67,8 +76,10 @@ class Launcher:
 
     def _start(self) -> None:
         """Start a forker that inherits a socket which already listens: no need to wait for it."""
+        self._end_unreachable()
         if self._process is not None:
-            self._process.poll()  # take its exit status
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(END_SECONDS_MAX)  # take its exit status
         path = self._agent_dir / forker.SOCKET
         path.unlink(missing_ok=True)
         directory_fd = os.open(self._agent_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -93,6 +104,14 @@ class Launcher:
                 start_new_session=True,
             )
         _log.info("started the forker, process %d", self._process.pid)
+
+    def _end_unreachable(self) -> None:
+        """End a forker whose socket was taken away: it keeps nothing, and its shims live on."""
+        lock = str(self._agent_dir / forker.LOCK)
+        deadline = time.monotonic() + END_SECONDS_MAX
+        while (pid := record.lock_holder(lock)) is not None and time.monotonic() < deadline:
+            tree.send([pid], signal.SIGKILL)
+            time.sleep(0.005)
 
 
 def _address(directory_fd: int) -> str:

@@ -6,6 +6,7 @@ It plans; a task's own first process carries the plan out (see child.py). Refuse
 import os
 import pwd
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -54,23 +55,27 @@ def identity(task_user: str, euid: int | None = None) -> Identity:
 def covers(who: Identity, needed: Iterable[Path], *, own: Path, own_root: Path) -> list[Cover]:
     """Plan what to hide and show so that `who` can reach each needed path, and nothing else there.
 
-    `own` is the task's directory below `own_root`, where all tasks have theirs: what holds for the root is
-    found out once.
+    `own` is the task's directory below `own_root`, where all tasks have theirs: what holds for the root
+    holds for all of them.
     """
     if not who.drop:
         return []
-    root = str(own_root)
+    root, minute = str(own_root), int(time.monotonic() // 60)
     planned: list[Cover] = [
         {"at": at, "binds": [[str(own), str(own)] if bind[0] == root else list(bind) for bind in binds]}
-        for at, binds in _covers(who, (*needed, own_root))
+        for at, binds in _covers(who, (*needed, own_root), minute)
     ]
     if any(bind[0] == str(own) for cover in planned for bind in cover["binds"]):
         return planned
-    return [{"at": at, "binds": [list(bind) for bind in binds]} for at, binds in _covers(who, (*needed, own))]
+    found = _covers(who, (*needed, own), minute)
+    return [{"at": at, "binds": [list(bind) for bind in binds]} for at, binds in found]
 
 
 @lru_cache(maxsize=1024)
-def _covers(who: Identity, needed: tuple[Path, ...]) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
+def _covers(
+    who: Identity, needed: tuple[Path, ...], minute: int
+) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
+    del minute  # directories may change: what was found is kept for no longer than one
     planned: dict[str, list[tuple[str, str]]] = {}
     reached: list[Path] = []
     for source, target in sorted(_places(needed), key=lambda place: len(place[1].parts)):

@@ -50,10 +50,24 @@ class Link:
 
     def call(self, method: str, path: str, body: bytes | None = None, *, wait_seconds: float = 0.0) -> bytes:
         """Send a request and return the answer's body; raise Refused, or OSError if nobody is there."""
+        kept = self._connection is not None
+        try:
+            status, content = self._exchange(method, path, body, ANSWER_SECONDS_MAX + wait_seconds)
+        except OSError:
+            if not kept:
+                raise
+            # A server closes connections that were idle; all requests may be repeated.
+            status, content = self._exchange(method, path, body, ANSWER_SECONDS_MAX + wait_seconds)
+        if not 200 <= status < 300:
+            self.close()  # the next try reads address and token anew
+            raise Refused(status, content)
+        return content
+
+    def _exchange(self, method: str, path: str, body: bytes | None, seconds: float) -> tuple[int, bytes]:
         try:
             connection = self._connection or self._connect()
             assert connection.sock is not None
-            connection.sock.settimeout(ANSWER_SECONDS_MAX + wait_seconds)
+            connection.sock.settimeout(seconds)
             headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
             connection.request(method, self._prefix + BASE + path, body, headers)
             answer = connection.getresponse()
@@ -63,10 +77,7 @@ class Link:
             raise OSError(f"no answer: {error}") from error
         if answer.will_close:
             self.close()
-        if not 200 <= answer.status < 300:
-            self.close()  # the next try reads address and token anew
-            raise Refused(answer.status, content)
-        return content
+        return answer.status, content
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -81,6 +81,7 @@ class Task:
     started_told: bool = False
     truncated_told: bool = False
     delivering: bool = False  # its outputs are being watched
+    staging: bool = False  # a worker fetches its files
     finishing: bool = False  # a worker cleans up after it or uploads the rest
     ended: bool = False
 

@@ -82,6 +82,8 @@ class Tasks:
             task.files.save_stop(stop)
         except OSError as error:  # the signal below still tells a shim; only the grace may be another one
             _log.warning("a stop order could not be written down: %s", error)
+        if task.staging:  # what is being fetched is thrown away when it comes
+            self._refuse(task, EndCause.NOT_STARTED, "stopped before its process began")
         self._signal(task)
 
     def _new(self, key: TaskKey) -> Task:
@@ -107,6 +109,8 @@ class Tasks:
             self._staged(task, staged)
             return
 
+        task.staging = True
+
         def stage_in_worker() -> None:
             try:
                 outcome: Staged | str = self._tools.stage(launch)
@@ -121,7 +125,11 @@ class Tasks:
         )
 
     def _staged(self, task: Task, outcome: Staged | str) -> None:
-        if task.stop is not None:
+        task.staging = False
+        if task.ended:
+            if task.key in self._gone:
+                self._endings.remove(task)
+        elif task.stop is not None:
             self._refuse(task, EndCause.NOT_STARTED, "stopped before its process began")
         elif isinstance(outcome, str):
             self._refuse(task, EndCause.STAGING_FAILED, outcome)
@@ -259,7 +267,7 @@ class Tasks:
         for key in keys:
             task = self._tasks.pop(key, None)
             self._gone[key] = None
-            if task is not None and is_plain(key):
+            if task is not None and is_plain(key) and not task.staging:
                 self._endings.remove(task)
         while len(self._gone) > GONE_REMEMBERED_MAX:
             self._gone.popitem(last=False)
