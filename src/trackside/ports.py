@@ -101,7 +101,7 @@ class EventPage:
 class JobStore(Protocol):
     """Keeps jobs, their records, tasks and events. A returned write is durable."""
 
-    async def insert(self, make: Callable[[int], Update]) -> Job:
+    async def insert(self, project_id: ProjectId, make: Callable[[int], Update]) -> Job:
         """Store a new job: `make` gets the project's next number; a number is never issued twice."""
         ...
 

@@ -27,8 +27,8 @@ NOBODY = JobId("00000000-0000-0000-0000-000000000000")
 
 
 async def test_an_inserted_job_is_there_with_its_number_and_events(stores: Stores) -> None:
-    first = await stores.jobs.insert(making("submitted"))
-    second = await stores.jobs.insert(making())
+    first = await stores.jobs.insert(PROJECT, making("submitted"))
+    second = await stores.jobs.insert(PROJECT, making())
 
     assert (first.number, second.number) == (1, 2)
     assert first.revision == 1
@@ -40,7 +40,7 @@ async def test_an_inserted_job_is_there_with_its_number_and_events(stores: Store
 async def test_each_project_counts_for_itself(stores: Stores) -> None:
     await stores.identities.put_project(OTHER_PROJECT, "second")
     numbers = [
-        (await stores.jobs.insert(making(project_id=project))).number
+        (await stores.jobs.insert(project, making(project_id=project))).number
         for project in (PROJECT, OTHER_PROJECT, PROJECT, PROJECT, OTHER_PROJECT)
     ]
     assert numbers == [1, 1, 2, 3, 2]
@@ -48,31 +48,31 @@ async def test_each_project_counts_for_itself(stores: Stores) -> None:
 
 async def test_an_unknown_project_takes_no_job(stores: Stores) -> None:
     with pytest.raises(NotFound):
-        await stores.jobs.insert(making(project_id=OTHER_PROJECT))
+        await stores.jobs.insert(OTHER_PROJECT, making(project_id=OTHER_PROJECT))
     assert await stores.jobs.active() == ()
 
 
 async def test_an_id_is_not_stored_twice(stores: Stores) -> None:
-    job = await stores.jobs.insert(making())
+    job = await stores.jobs.insert(PROJECT, making())
     await stores.jobs.update(job.id, changing(phase=Phase.STOPPED))
     with pytest.raises(Invalid):
-        await stores.jobs.insert(making(id=job.id))
+        await stores.jobs.insert(PROJECT, making(id=job.id))
     assert await stores.jobs.count(PROJECT) == 1
-    assert (await stores.jobs.insert(making())).number == 2
+    assert (await stores.jobs.insert(PROJECT, making())).number == 2
 
 
 async def test_an_id_in_the_database_is_refused_though_memory_forgot_it(
     stores: Stores, database_url: str
 ) -> None:
-    job = await stores.jobs.insert(making())
+    job = await stores.jobs.insert(PROJECT, making())
     await stores.jobs.update(job.id, changing(phase=Phase.STOPPED))
     again = open_stores(database_url)  # a finished job is not loaded
     await again.start()
     try:
         outcomes = await asyncio.gather(
-            again.jobs.insert(making()),
-            again.jobs.insert(making(id=job.id)),
-            again.jobs.insert(making()),
+            again.jobs.insert(PROJECT, making()),
+            again.jobs.insert(PROJECT, making(id=job.id)),
+            again.jobs.insert(PROJECT, making()),
             return_exceptions=True,
         )
         assert isinstance(outcomes[1], Invalid)
@@ -88,26 +88,26 @@ async def test_what_make_raises_comes_out_and_costs_no_number(stores: Stores) ->
         raise Invalid("no")
 
     with pytest.raises(Invalid, match="no"):
-        await stores.jobs.insert(refuse)
-    assert (await stores.jobs.insert(making())).number == 1
+        await stores.jobs.insert(PROJECT, refuse)
+    assert (await stores.jobs.insert(PROJECT, making())).number == 1
 
 
 async def test_an_update_is_stored_and_grows_the_revision(stores: Stores) -> None:
-    job = await stores.jobs.insert(making())
+    job = await stores.jobs.insert(PROJECT, making())
     started = await stores.jobs.update(job.id, changing(phase=Phase.STARTING, revision=77))
     assert (started.phase, started.revision) == (Phase.STARTING, 2)
     assert stores.jobs.get(job.id) == started
 
 
 async def test_no_change_changes_nothing(stores: Stores) -> None:
-    job = await stores.jobs.insert(making())
+    job = await stores.jobs.insert(PROJECT, making())
     assert await stores.jobs.update(job.id, lambda _: None) == job
     assert await stores.jobs.update(job.id, lambda job: Update(job=replace(job))) == job
     assert stores.jobs.get(job.id) == job
 
 
 async def test_events_without_a_change_are_kept(stores: Stores) -> None:
-    job = await stores.jobs.insert(making())
+    job = await stores.jobs.insert(PROJECT, making())
     event = Event(job_id=job.id, at_ms=5, message="seen")
     same = await stores.jobs.update(job.id, lambda job: Update(job=job, events=(event,)))
     assert same.revision == 1
@@ -120,7 +120,7 @@ async def test_updating_a_job_that_is_gone_is_an_error(stores: Stores) -> None:
 
 
 async def test_what_a_change_raises_comes_out_and_nothing_is_stored(stores: Stores) -> None:
-    job = await stores.jobs.insert(making())
+    job = await stores.jobs.insert(PROJECT, making())
 
     def refuse(job: Job) -> Update:
         raise Unavailable("not now")
@@ -131,7 +131,7 @@ async def test_what_a_change_raises_comes_out_and_nothing_is_stored(stores: Stor
 
 
 async def test_one_failing_change_does_not_harm_its_neighbours(stores: Stores) -> None:
-    job = await stores.jobs.insert(making())
+    job = await stores.jobs.insert(PROJECT, making())
 
     def count(job: Job) -> Update:
         return Update(job=replace(job, node_counts=(*job.node_counts, (1, 1))))
@@ -151,7 +151,7 @@ async def test_one_failing_change_does_not_harm_its_neighbours(stores: Stores) -
 
 
 async def test_two_hundred_updates_at_once_all_count(stores: Stores) -> None:
-    job = await stores.jobs.insert(making())
+    job = await stores.jobs.insert(PROJECT, making())
 
     def count(job: Job) -> Update:
         return Update(job=replace(job, node_counts=(*job.node_counts, (len(job.node_counts), 1))))
@@ -167,14 +167,14 @@ async def test_two_hundred_updates_at_once_all_count(stores: Stores) -> None:
 
 async def test_writes_that_wait_share_commits(stores: Stores) -> None:
     before = stores.writer.commits
-    jobs = await asyncio.gather(*(stores.jobs.insert(making("submitted")) for _ in range(500)))
+    jobs = await asyncio.gather(*(stores.jobs.insert(PROJECT, making("submitted")) for _ in range(500)))
     assert sorted(job.number for job in jobs) == list(range(1, 501))
     assert stores.writer.commits - before < 50
     assert await stores.jobs.count(PROJECT) == 500
 
 
 async def test_many_changes_are_one_transaction(stores: Stores) -> None:
-    one, two = [await stores.jobs.insert(making()) for _ in range(2)]
+    one, two = [await stores.jobs.insert(PROJECT, making()) for _ in range(2)]
 
     def refuse(job: Job) -> Update:
         raise Invalid("no")
@@ -198,7 +198,7 @@ async def test_many_changes_are_one_transaction(stores: Stores) -> None:
 
 
 async def test_a_whole_life_reads_back_equal(stores: Stores, database_url: str) -> None:
-    job = await stores.jobs.insert(making())
+    job = await stores.jobs.insert(PROJECT, making())
     reason = Reason(text="worker-1 ended", code=ReasonCode.EXIT_CODE, task="worker-1", evidence=("log:3",))
     first_tasks = tuple(make_task(i, state=TaskState.ENDED, exit_code=i) for i in range(12))
     again = tuple(make_task(i, attempt=2) for i in range(12))
@@ -236,7 +236,7 @@ async def test_get_knows_nothing_of_strangers(stores: Stores) -> None:
 async def test_active_are_all_that_are_not_final_in_order_of_arrival(
     stores: Stores, database_url: str
 ) -> None:
-    jobs = [await stores.jobs.insert(making(phase=phase)) for phase in Phase]
+    jobs = [await stores.jobs.insert(PROJECT, making(phase=phase)) for phase in Phase]
     expected = [job.id for job in jobs if job.phase not in FINAL]
     assert [job.id for job in await stores.jobs.active()] == expected
 
@@ -251,8 +251,8 @@ async def test_active_are_all_that_are_not_final_in_order_of_arrival(
 async def test_a_deleted_job_is_gone_with_everything_and_its_number_is_not_issued_again(
     stores: Stores, database_url: str
 ) -> None:
-    kept = await stores.jobs.insert(making("kept"))
-    job = await stores.jobs.insert(making("told", tasks=(make_task(),)))
+    kept = await stores.jobs.insert(PROJECT, making("kept"))
+    job = await stores.jobs.insert(PROJECT, making("told", tasks=(make_task(),)))
     await stores.jobs.delete(job.id)
 
     assert stores.jobs.get(job.id) is None
@@ -261,27 +261,27 @@ async def test_a_deleted_job_is_gone_with_everything_and_its_number_is_not_issue
     assert (await stores.jobs.search(JobQuery(project_id=PROJECT))).jobs == (kept,)
     with pytest.raises(JobNotFound):
         await stores.jobs.delete(job.id)
-    assert (await stores.jobs.insert(making())).number == 3
+    assert (await stores.jobs.insert(PROJECT, making())).number == 3
 
-    await stores.jobs.delete((await stores.jobs.insert(making())).id)
+    await stores.jobs.delete((await stores.jobs.insert(PROJECT, making())).id)
     reopened = open_stores(database_url)
     await reopened.start()
-    assert (await reopened.jobs.insert(making())).number == 5
+    assert (await reopened.jobs.insert(PROJECT, making())).number == 5
     reopened.close()
 
 
 async def test_a_job_inserted_and_deleted_at_once_uses_up_its_number(stores: Stores) -> None:
     make = making()
     job_id = make(0).job.id
-    await asyncio.gather(stores.jobs.insert(make), stores.jobs.delete(job_id))
+    await asyncio.gather(stores.jobs.insert(PROJECT, make), stores.jobs.delete(job_id))
     assert stores.jobs.get(job_id) is None
     assert await stores.jobs.count(PROJECT) == 0
-    assert (await stores.jobs.insert(making())).number == 2
+    assert (await stores.jobs.insert(PROJECT, making())).number == 2
 
 
 async def test_a_job_being_deleted_is_in_no_list_but_still_active(stores: Stores, database_url: str) -> None:
-    shown = await stores.jobs.insert(making(spec=make_spec(name="shown")))
-    job = await stores.jobs.insert(making(spec=make_spec(name="going")))
+    shown = await stores.jobs.insert(PROJECT, making(spec=make_spec(name="shown")))
+    job = await stores.jobs.insert(PROJECT, making(spec=make_spec(name="going")))
     going = await stores.jobs.update(job.id, changing(deleting=True))
 
     page = await stores.jobs.search(JobQuery(project_id=PROJECT))
@@ -308,7 +308,7 @@ async def test_a_job_being_deleted_is_in_no_list_but_still_active(stores: Stores
 
 
 async def test_names_exist_within_project_and_workspace(stores: Stores) -> None:
-    await stores.jobs.insert(making(spec=make_spec(name="bert", workspace_id="w")))
+    await stores.jobs.insert(PROJECT, making(spec=make_spec(name="bert", workspace_id="w")))
     assert await stores.jobs.name_exists(PROJECT, "w", "bert")
     assert not await stores.jobs.name_exists(PROJECT, "0", "bert")
     assert not await stores.jobs.name_exists(OTHER_PROJECT, "w", "bert")
@@ -333,9 +333,9 @@ async def test_what_cannot_be_stored_is_invalid_and_harms_nobody(
     stores: Stores, bad: dict[str, object]
 ) -> None:
     outcomes = await asyncio.gather(
-        stores.jobs.insert(making()),
-        stores.jobs.insert(making(**bad)),
-        stores.jobs.insert(making()),
+        stores.jobs.insert(PROJECT, making()),
+        stores.jobs.insert(PROJECT, making(**bad)),
+        stores.jobs.insert(PROJECT, making()),
         return_exceptions=True,
     )
     assert [type(outcome) for outcome in outcomes] == [Job, Invalid, Job]
@@ -345,7 +345,7 @@ async def test_what_cannot_be_stored_is_invalid_and_harms_nobody(
 
 async def test_a_backslash_before_u0000_is_not_a_nul(stores: Stores, database_url: str) -> None:
     spec = make_spec(environments={"PATTERN": r"\u0000"}, declared={"x": [r"\\u0000", None, 1.5, 10**25]})
-    job = await stores.jobs.insert(making(spec=spec))
+    job = await stores.jobs.insert(PROJECT, making(spec=spec))
     reopened = open_stores(database_url)
     assert reopened.jobs.get(job.id) == job
     reopened.close()
@@ -362,13 +362,13 @@ async def test_bad_text_in_questions_is_invalid(stores: Stores) -> None:
         await stores.jobs.update(JobId("a\x00"), lambda _: None)
     with pytest.raises(Invalid):
         await stores.jobs.add_events(
-            [Event(job_id=(await stores.jobs.insert(making())).id, at_ms=1, message="\x00")]
+            [Event(job_id=(await stores.jobs.insert(PROJECT, making())).id, at_ms=1, message="\x00")]
         )
 
 
 async def test_events_are_filtered_ordered_paged_and_counted(stores: Stores) -> None:
-    job = await stores.jobs.insert(making())
-    other = await stores.jobs.insert(making("of another"))
+    job = await stores.jobs.insert(PROJECT, making())
+    other = await stores.jobs.insert(PROJECT, making("of another"))
     events = [
         Event(job_id=job.id, at_ms=10, message="Queued 100%", level=Level.INFO),
         Event(job_id=job.id, at_ms=20, message="Läuft", level=Level.WARNING, task="worker-0", attempt=1),
@@ -400,7 +400,7 @@ async def test_events_are_filtered_ordered_paged_and_counted(stores: Stores) -> 
 
 
 async def test_events_of_a_job_that_is_gone_are_dropped(stores: Stores) -> None:
-    job = await stores.jobs.insert(making())
+    job = await stores.jobs.insert(PROJECT, making())
     gone = Event(job_id=NOBODY, at_ms=1, message="late")
     kept = Event(job_id=job.id, at_ms=1, message="kept")
     await stores.jobs.add_events([gone, kept])
@@ -409,7 +409,7 @@ async def test_events_of_a_job_that_is_gone_are_dropped(stores: Stores) -> None:
 
 
 async def test_a_second_process_is_noticed_and_no_change_is_lost(stores: Stores, database_url: str) -> None:
-    job = await stores.jobs.insert(making())
+    job = await stores.jobs.insert(PROJECT, making())
     other = open_stores(database_url)
     await other.start()
     try:
@@ -421,7 +421,9 @@ async def test_a_second_process_is_noticed_and_no_change_is_lost(stores: Stores,
             await stores.jobs.update(job.id, count)
             last = await other.jobs.update(job.id, count)
         assert len(last.node_counts) == 6
-        numbers = [(await each.jobs.insert(making())).number for each in (stores, other, stores, other)]
+        numbers = [
+            (await each.jobs.insert(PROJECT, making())).number for each in (stores, other, stores, other)
+        ]
         assert numbers == [2, 3, 4, 5]
         await other.jobs.delete(job.id)
         with pytest.raises(JobNotFound):
@@ -450,4 +452,4 @@ async def test_a_closed_store_says_so(database_url: str) -> None:
 
 async def test_jobs_made_elsewhere_equal_those_stored(stores: Stores) -> None:
     job = make_job(1)
-    assert await stores.jobs.insert(lambda number: Update(job=job)) == replace(job, revision=1)
+    assert await stores.jobs.insert(PROJECT, lambda number: Update(job=job)) == replace(job, revision=1)

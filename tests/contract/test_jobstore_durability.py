@@ -71,7 +71,7 @@ async def insert_until_refused(stores: Stores) -> list[Job]:
     kept: list[Job] = []
     for _ in range(INSERTS_MAX):
         try:
-            kept.append(await stores.jobs.insert(making()))
+            kept.append(await stores.jobs.insert(PROJECT, making()))
         except Unavailable:
             return kept
     raise AssertionError("the disk was never full")
@@ -87,7 +87,7 @@ async def test_a_full_disk_refuses_writes_loses_none_and_is_forgotten_once_there
     with files_no_larger_than((tmp_path / "state.db-wal").stat().st_size + ROOM_BYTES):
         kept = await insert_until_refused(stores)
         assert stores.jobs.get(kept[0].id) == kept[0]
-    kept.append(await stores.jobs.insert(making()))
+    kept.append(await stores.jobs.insert(PROJECT, making()))
     stores.close()
 
     reopened = open_stores(sqlite_url)

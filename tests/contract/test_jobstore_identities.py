@@ -24,10 +24,10 @@ BOB = replace(ANN, name="bob", role=UserRole.VIEWER, access_key="AK2", token_dig
 
 async def test_projects_are_kept_and_renamed_without_losing_their_numbers(stores: Stores) -> None:
     await stores.identities.put_project(OTHER_PROJECT, "second")
-    await stores.jobs.insert(making())
+    await stores.jobs.insert(PROJECT, making())
     await stores.identities.put_project(PROJECT, "renamed")
     assert await stores.identities.projects() == ((PROJECT, "renamed"), (OTHER_PROJECT, "second"))
-    assert (await stores.jobs.insert(making())).number == 2
+    assert (await stores.jobs.insert(PROJECT, making())).number == 2
 
 
 async def test_users_are_kept_replaced_and_removed(stores: Stores, database_url: str) -> None:

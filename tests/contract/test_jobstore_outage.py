@@ -56,12 +56,12 @@ async def test_writes_are_refused_while_it_is_away_and_work_when_it_is_back(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     stores = await opened(url)
-    job = await stores.jobs.insert(making("submitted"))
+    job = await stores.jobs.insert(PROJECT, making("submitted"))
     server.stop()
     try:
         for _ in range(3):
             with pytest.raises(Unavailable) as refused:
-                await stores.jobs.insert(making())
+                await stores.jobs.insert(PROJECT, making())
             assert server.password not in str(refused.value)
         assert stores.jobs.get(job.id) == job
         assert await stores.jobs.active() == (job,)
@@ -72,7 +72,7 @@ async def test_writes_are_refused_while_it_is_away_and_work_when_it_is_back(
     finally:
         server.start()
 
-    assert (await stores.jobs.insert(making())).number == 2
+    assert (await stores.jobs.insert(PROJECT, making())).number == 2
     changed = await stores.jobs.update(job.id, changing(phase=Phase.STARTING))
     assert stores.jobs.get(job.id) == changed
     assert stores.jobs.get(STRANGER) is None
@@ -83,7 +83,7 @@ async def test_writes_are_refused_while_it_is_away_and_work_when_it_is_back(
 
 async def test_a_restart_between_two_writes_goes_unnoticed(server: PostgresServer, url: str) -> None:
     stores = await opened(url)
-    job = await stores.jobs.insert(making())
+    job = await stores.jobs.insert(PROJECT, making())
     server.stop("fast")
     server.start()
     assert (await stores.jobs.update(job.id, changing(phase=Phase.STARTING))).revision == 2
@@ -93,14 +93,14 @@ async def test_a_restart_between_two_writes_goes_unnoticed(server: PostgresServe
 
 async def test_a_commit_that_breaks_changes_nothing_in_memory(url: str) -> None:
     stores = await opened(url)
-    job = await stores.jobs.insert(making())
+    job = await stores.jobs.insert(PROJECT, making())
     libpq_url = url.replace("+psycopg", "")
     with psycopg.connect(libpq_url) as connection:
         connection.execute(BREAK_THE_COMMIT)
 
     outcomes = await asyncio.gather(
         stores.jobs.update(job.id, changing(phase=Phase.STARTING)),
-        stores.jobs.insert(making()),
+        stores.jobs.insert(PROJECT, making()),
         return_exceptions=True,
     )
     assert [type(outcome) for outcome in outcomes] == [Unavailable, Unavailable]
@@ -110,7 +110,7 @@ async def test_a_commit_that_breaks_changes_nothing_in_memory(url: str) -> None:
     with psycopg.connect(libpq_url) as connection:
         connection.execute("DROP TRIGGER break_commit ON jobs")
     assert (await stores.jobs.update(job.id, changing(phase=Phase.STARTING))).revision == 2
-    assert (await stores.jobs.insert(making())).number == 2
+    assert (await stores.jobs.insert(PROJECT, making())).number == 2
     stores.close()
 
 
@@ -163,7 +163,7 @@ async def test_a_commit_whose_answer_was_lost_is_found_out(server: PostgresServe
         stores = await asyncio.to_thread(open_stores, address)
         await stores.start()
         await stores.identities.put_project(PROJECT, "first")
-        job = await stores.jobs.insert(making())
+        job = await stores.jobs.insert(PROJECT, making())
 
         proxy.lose_commits = True
         with pytest.raises(Unavailable):
@@ -179,10 +179,10 @@ async def test_a_commit_whose_answer_was_lost_is_found_out(server: PostgresServe
 
 async def test_it_comes_back_without_being_asked(server: PostgresServer, url: str) -> None:
     stores = await opened(url)
-    job = await stores.jobs.insert(making())
+    job = await stores.jobs.insert(PROJECT, making())
     server.stop()
     with pytest.raises(Unavailable):
-        await stores.jobs.insert(making())
+        await stores.jobs.insert(PROJECT, making())
     assert not stores.writer.connected
     server.start()
     async with asyncio.timeout(RECOVERY_SECONDS_MAX):

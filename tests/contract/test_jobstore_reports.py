@@ -43,7 +43,7 @@ def applied(stores: Stores, job: Job) -> list[int]:
 async def test_each_report_is_applied_once_however_often_it_is_sent(
     stores: Stores, database_url: str
 ) -> None:
-    job = await stores.jobs.insert(making())
+    job = await stores.jobs.insert(PROJECT, making())
     reports = [noted(seq, job.id) for seq in (1, 2, 3)]
     assert await stores.jobs.apply_reports(NODE, STREAM, reports[:2], count) == 2
     assert await stores.jobs.apply_reports(NODE, STREAM, reports, count) == 3
@@ -59,7 +59,7 @@ async def test_each_report_is_applied_once_however_often_it_is_sent(
 
 
 async def test_the_same_batch_sent_many_times_at_once_counts_once(stores: Stores) -> None:
-    job = await stores.jobs.insert(making())
+    job = await stores.jobs.insert(PROJECT, making())
     reports = [noted(seq, job.id) for seq in range(1, 6)]
     done = await asyncio.gather(
         *(stores.jobs.apply_reports(NODE, STREAM, reports[: 1 + i % 5], count) for i in range(20))
@@ -69,21 +69,21 @@ async def test_the_same_batch_sent_many_times_at_once_counts_once(stores: Stores
 
 
 async def test_reports_are_applied_in_their_order(stores: Stores) -> None:
-    job = await stores.jobs.insert(making())
+    job = await stores.jobs.insert(PROJECT, making())
     shuffled = [noted(seq, job.id) for seq in (7, 5, 6)]
     assert await stores.jobs.apply_reports(NODE, STREAM, shuffled, count) == 7
     assert applied(stores, job) == [5, 6, 7]
 
 
 async def test_streams_and_nodes_count_for_themselves(stores: Stores) -> None:
-    job = await stores.jobs.insert(making())
+    job = await stores.jobs.insert(PROJECT, making())
     for node, stream in ((NODE, "a"), (NODE, "b"), (NodeId("node-b"), "a")):
         assert await stores.jobs.apply_reports(node, stream, [noted(1, job.id)], count) == 1
     assert applied(stores, job) == [1, 1, 1]
 
 
 async def test_all_kinds_find_their_job_and_samples_only_move_on(stores: Stores) -> None:
-    job = await stores.jobs.insert(making())
+    job = await stores.jobs.insert(PROJECT, making())
     reports = [
         Report(seq=1, started=Started(key=key(job.id), at_ms=1, pid=7, ip="10.0.0.1")),
         Report(seq=2, ended=Ended(key=key(job.id), at_ms=2, cause=EndCause.EXITED, exit_code=0)),
@@ -96,14 +96,14 @@ async def test_all_kinds_find_their_job_and_samples_only_move_on(stores: Stores)
 
 
 async def test_what_apply_declines_still_moves_the_stream_on(stores: Stores) -> None:
-    job = await stores.jobs.insert(making())
+    job = await stores.jobs.insert(PROJECT, making())
     assert await stores.jobs.apply_reports(NODE, STREAM, [noted(1, job.id)], lambda *_: None) == 1
     assert await stores.jobs.apply_reports(NODE, STREAM, [noted(1, job.id)], count) == 1
     assert stores.jobs.get(job.id) == job
 
 
 async def test_a_batch_that_fails_leaves_nothing(stores: Stores) -> None:
-    job = await stores.jobs.insert(making())
+    job = await stores.jobs.insert(PROJECT, making())
 
     def fail_late(job: Job, report: Report) -> Update:
         if report.seq == 2:
@@ -119,14 +119,14 @@ async def test_a_batch_that_fails_leaves_nothing(stores: Stores) -> None:
 
 
 async def test_an_empty_batch_says_how_far_the_stream_is(stores: Stores) -> None:
-    job = await stores.jobs.insert(making())
+    job = await stores.jobs.insert(PROJECT, making())
     assert await stores.jobs.apply_reports(NODE, STREAM, [], count) == 0
     await stores.jobs.apply_reports(NODE, STREAM, [noted(4, job.id)], count)
     assert await stores.jobs.apply_reports(NODE, STREAM, [], count) == 4
 
 
 async def test_reports_and_updates_at_once_all_count(stores: Stores) -> None:
-    job = await stores.jobs.insert(making())
+    job = await stores.jobs.insert(PROJECT, making())
 
     def rename(job: Job) -> Update:
         return Update(job=replace(job, spec=make_spec(name=job.spec.name + "x")))

@@ -53,7 +53,7 @@ async def fill(stores: Stores) -> list[Job]:
     """Store jobs that differ in everything a query can ask for, and one of another project."""
     phases = list(Phase)
     await stores.identities.put_project(OTHER_PROJECT, "second")
-    await stores.jobs.insert(making(project_id=OTHER_PROJECT, spec=make_spec(name="bert")))
+    await stores.jobs.insert(OTHER_PROJECT, making(project_id=OTHER_PROJECT, spec=make_spec(name="bert")))
     jobs = []
     for i, name in enumerate(NAMES):
         spec = make_spec(
@@ -75,7 +75,7 @@ async def fill(stores: Stores) -> list[Job]:
             family=(i // 3) * 3 + 1,
             version=i % 3 + 1,
         )
-        jobs.append(await stores.jobs.insert(made))
+        jobs.append(await stores.jobs.insert(PROJECT, made))
     return jobs
 
 
@@ -211,7 +211,7 @@ async def test_the_newest_version_is_the_newest_that_exists(stores: Stores, jobs
 
 
 async def test_jobs_without_a_family_are_each_their_newest(stores: Stores) -> None:
-    made = [await stores.jobs.insert(making()) for _ in range(3)]
+    made = [await stores.jobs.insert(PROJECT, making()) for _ in range(3)]
     page = await stores.jobs.search(JobQuery(project_id=PROJECT, newest_versions=True, descending=False))
     assert list(page.jobs) == made
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.requirements import missing
 
+from tests.requirements import missing
 from trackside.domain.errors import Invalid, ObjectNotFound, TracksideError, Unavailable
 from trackside.objectstore import open_objects, open_s3
 from trackside.ports import ObjectStore

@@ -27,11 +27,10 @@ class SqlJobStore:
         self._writer = writer
         self._reader = reader
         self._cache = cache
-        self._last_project: ProjectId | None = None
 
-    async def insert(self, make: Callable[[int], Update]) -> Job:
+    async def insert(self, project_id: ProjectId, make: Callable[[int], Update]) -> Job:
         """Store a new job: `make` gets the project's next number; a number is never issued twice."""
-        return await self._writer.run(lambda work: self._insert(work, make))
+        return await self._writer.run(lambda work: self._insert(work, project_id, make))
 
     async def update(self, job_id: JobId, change: Change) -> Job:
         """Apply a pure change to the stored job, alone among writers; None changes nothing."""
@@ -96,17 +95,11 @@ class SqlJobStore:
         """Remove a job and everything stored of it, or raise JobNotFound."""
         await self._writer.run(lambda work: _delete(work, job_id))
 
-    def _insert(self, work: Work, make: Callable[[int], Update]) -> Job:
-        """Make the job with its number. Whose number it takes only the made job tells: guess the project
-        that had the last job, and make it again when that was wrong."""
-        guess = work.projects.get(self._last_project) if self._last_project is not None else None
-        update = make(guess.next_number if guess is not None else 1)
-        project = work.project(update.job.project_id)
-        if update.job.number != project.next_number:
-            update = make(project.next_number)
+    def _insert(self, work: Work, project_id: ProjectId, make: Callable[[int], Update]) -> Job:
+        project = work.project(project_id)
+        update = make(project.next_number)
         job = replace(update.job, revision=1)
         assert (job.project_id, job.number) == (project.id, project.next_number)
-        self._last_project = project.id
         work.projects.put(project.id, replace(project, next_number=project.next_number + 1))
         work.recount(project.id, None, job)
         if self._cache.get(job.id) is not None or not work.jobs.add(job.id, job):

@@ -89,7 +89,7 @@ class Jobs:
             )
             return Update(job=job, events=tuple(events))
 
-        job = await self._store.insert(make)
+        job = await self._store.insert(caller.project_id, make)
         self._wake()
         return job
 

@@ -17,7 +17,7 @@ WRITERS = 8
 async def write_forever(stores: Stores) -> None:
     """Insert and update jobs, telling each success as soon as it is known."""
     while True:
-        job = await stores.jobs.insert(making("submitted"))
+        job = await stores.jobs.insert(PROJECT, making("submitted"))
         tell(job)
         tell(await stores.jobs.update(job.id, lambda job: Update(job=replace(job, phase=Phase.STARTING))))
 
