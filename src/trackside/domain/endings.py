@@ -39,6 +39,13 @@ def _exited(job: Job, task: Task, news: Ended) -> Reason:
             task=task.name,
             hint="nothing in Trackside sent it: see the end of its log, and who else may kill processes here",
         )
+    if news.exit_code == 0 and news.message:  # it did its work, but what it made could not be kept
+        return Reason(
+            text=f"{task.name}: {news.message}",
+            code=ReasonCode.UPLOAD_FAILED,
+            task=task.name,
+            hint="check the output's place in the object store, and run the job again",
+        )
     if news.exit_code == 0:
         return Reason(text=f"{task.name} exited 0", code=ReasonCode.COMPLETED, task=task.name)
     meaning, hint = _SHELL_CODES.get(news.exit_code or 0, ("", "the end of its log says more"))

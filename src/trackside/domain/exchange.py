@@ -100,7 +100,7 @@ class Ended:
     stopped_by_us: bool = False  # after a Stop order
     oom_killed: bool = False  # the task's cgroup counted an out-of-memory kill
     memory_peak_bytes: int | None = None
-    message: str = ""
+    message: str = ""  # why it could not start, or why its outputs could not be stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -114,6 +114,12 @@ def test_the_first_bad_end_decides_and_the_others_are_stopped_because_of_it() ->
             None,
         ),
         (
+            {"exit_code": 0, "message": "outputs could not be uploaded: the disk is full"},
+            ReasonCode.UPLOAD_FAILED,
+            "worker-0: outputs could not be uploaded: the disk is full",
+            0,
+        ),
+        (
             {"exit_code": None, "cause": EndCause.SHIM_LOST},
             ReasonCode.SHIM_LOST,
             "worker-0 ended with an unknown exit code: the process that watched it was killed",
