@@ -1,0 +1,1 @@
+"""Alibaba PAI-DLC (2020-12-03): the dialect and nothing else."""
