@@ -327,7 +327,8 @@ class Node:
     id: NodeId
     ip: str
     capacity: Capacity
-    last_seen_ms: int
+    last_seen_ms: int  # by the wall clock, to be shown
+    seen_monotonic_ms: int  # the same moment by the clock that does not jump, to be reckoned with
     labels: dict[str, str] = field(default_factory=dict)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 
 from trackside.domain.errors import Unavailable
 from trackside.domain.exchange import Hello, Launch, Orders, Stop, TaskKey
@@ -37,7 +38,11 @@ class LocalEngine:
     def hello(self, hello: Hello) -> None:
         """Take note of an agent and its node."""
         self._nodes[hello.node_id] = Node(
-            id=hello.node_id, ip=hello.host_ip, capacity=hello.capacity, last_seen_ms=self._clock.now_ms()
+            id=hello.node_id,
+            ip=hello.host_ip,
+            capacity=hello.capacity,
+            last_seen_ms=self._clock.now_ms(),
+            seen_monotonic_ms=self._clock.monotonic_ms(),
         )
         self.changed()
 
@@ -46,8 +51,8 @@ class LocalEngine:
         node = self._nodes.get(node_id)
         if node is None:
             raise Unavailable(f"the node {node_id} has not said hello since the server started")
-        self._nodes[node_id] = Node(
-            id=node.id, ip=node.ip, capacity=node.capacity, last_seen_ms=self._clock.now_ms()
+        self._nodes[node_id] = replace(
+            node, last_seen_ms=self._clock.now_ms(), seen_monotonic_ms=self._clock.monotonic_ms()
         )
 
     def nodes(self) -> Sequence[Node]:

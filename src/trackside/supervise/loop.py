@@ -101,11 +101,11 @@ class Supervisor:
         return Update(job=moved, events=events)
 
     async def _watch_nodes(self, jobs: tuple[Job, ...]) -> None:
-        now = self._clock.now_ms()
-        seen = {node.id: node.last_seen_ms for node in self._engine.nodes()}
+        now, steady = self._clock.now_ms(), self._clock.monotonic_ms()
+        seen = {node.id: node.seen_monotonic_ms for node in self._engine.nodes()}
         for job in jobs:
             for node_id in {task.node_id for task in job.tasks}:
-                silent = now - seen[node_id] > NODE_SILENT_SECONDS * 1000 if node_id in seen else False
+                silent = steady - seen[node_id] > NODE_SILENT_SECONDS * 1000 if node_id in seen else False
                 move = rules.lose_node if silent else rules.regain_node
                 if move(job, node_id, at_ms=now) is not None:
                     await self._store.update(job.id, _node_change(move, node_id, now))

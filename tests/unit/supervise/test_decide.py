@@ -10,7 +10,7 @@ from trackside.supervise.decide import Placement, decide_placements
 
 def node(name: str = "node-a", cores: float = 2, gpus: int = 0) -> Node:
     capacity = Capacity(cpu_cores=cores, memory_bytes=8 * GIB, gpus=gpus)
-    return Node(id=NodeId(name), ip="127.0.0.1", capacity=capacity, last_seen_ms=0)
+    return Node(id=NodeId(name), ip="127.0.0.1", capacity=capacity, last_seen_ms=0, seen_monotonic_ms=0)
 
 
 def job(name: str, workers: int = 1, created: int = 0, priority: int = 1, **need: object) -> Job:

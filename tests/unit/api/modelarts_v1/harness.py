@@ -31,6 +31,7 @@ NODE = Node(
     ip="192.168.1.1",
     capacity=Capacity(cpu_cores=8, memory_bytes=32 * GIB, gpus=2),
     last_seen_ms=0,
+    seen_monotonic_ms=0,
 )
 FLAVORS = (
     FlavorSetting(id="cpu.1c2g", cpu_cores=1, memory_gib=2, nodes_max=8),
