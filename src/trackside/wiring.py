@@ -22,6 +22,8 @@ from trackside.api.native import access, downloads
 from trackside.api.native import routes as native
 from trackside.api.native.agent_link import AgentLink
 from trackside.api.operation import Dialect, Operation
+from trackside.api.pai_dlc import errors as dlc_errors
+from trackside.api.pai_dlc import routes as dlc
 from trackside.api.server import serve
 from trackside.auth.directory import Directory
 from trackside.auth.roles import permits
@@ -218,6 +220,15 @@ def _dialects(
             authenticate=signed,
             error=v1_errors.error,
             unexpected=v1_errors.unexpected,
+        ),
+        Dialect(
+            name="pai_dlc",
+            title="PAI-DLC",
+            operations=dlc.OPERATIONS,
+            authenticate=signed,
+            error=dlc_errors.error,
+            unexpected=dlc_errors.unexpected,
+            request_id_header="x-acs-request-id",
         ),
         huawei(name="iam", title="Identity", operations=iam.OPERATIONS),
         own(
