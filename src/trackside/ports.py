@@ -222,6 +222,7 @@ class SeriesKey:
     task: str
     metric: str
     card: int | None = None
+    labels: tuple[tuple[str, str], ...] = ()
 
 
 class MetricStore(Protocol):
@@ -232,9 +233,22 @@ class MetricStore(Protocol):
         ...
 
     def means(
-        self, job_id: JobId, *, task: str | None, start_ms: int, end_ms: int, step_ms: int
+        self,
+        job_id: JobId,
+        *,
+        task: str | None,
+        metric: str | None = None,
+        start_ms: int,
+        end_ms: int,
+        step_ms: int,
     ) -> dict[SeriesKey, dict[int, float]]:
         """Return, per series, the mean of each step [t, t+step) that has samples, keyed by t."""
+        ...
+
+    def latest(
+        self, job_ids: Sequence[JobId], *, since_ms: int
+    ) -> dict[JobId, dict[SeriesKey, tuple[int, float]]]:
+        """Return the newest sample (time, value) of every series that has one since then."""
         ...
 
     def revision(self, job_id: JobId) -> int:

@@ -25,7 +25,7 @@ class Metric(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One measured number. `card` is set where a metric is per card."""
+    """One measured number. `card` is set where a metric is per card, `labels` where the job's own has some."""
 
     job_id: JobId
     task: str
@@ -33,6 +33,7 @@ class Sample:
     at_ms: int
     value: float
     card: int | None = None
+    labels: tuple[tuple[str, str], ...] = ()  # sorted by name
 
 
 def minute_grid(start_ms: int, end_ms: int) -> range:

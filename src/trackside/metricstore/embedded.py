@@ -46,6 +46,11 @@ CREATE TABLE IF NOT EXISTS sample (
     PRIMARY KEY (series_id, at_ms)
 ) WITHOUT ROWID;
 """
+_LATEST = """
+SELECT task, metric, card, at_ms, value FROM series, sample
+WHERE job_id = ? AND series_id = id AND at_ms >= ?
+  AND at_ms = (SELECT max(at_ms) FROM sample WHERE series_id = id)
+"""
 _MEANS = """
 SELECT at_ms / :step * :step AS t, avg(value)
 FROM sample
@@ -95,7 +100,14 @@ class EmbeddedMetricStore:
                 self._touch(job_id)
 
     def means(
-        self, job_id: JobId, *, task: str | None, start_ms: int, end_ms: int, step_ms: int
+        self,
+        job_id: JobId,
+        *,
+        task: str | None,
+        metric: str | None = None,
+        start_ms: int,
+        end_ms: int,
+        step_ms: int,
     ) -> dict[SeriesKey, dict[int, float]]:
         """Return, per series, the mean of each step [t, t+step) that has samples, keyed by t.
 
@@ -108,13 +120,30 @@ class EmbeddedMetricStore:
         found: dict[SeriesKey, dict[int, float]] = {}
         with self._snapshot() as connection:
             series = connection.execute(
-                "SELECT id, task, metric, card FROM series WHERE job_id = ? AND (? IS NULL OR task = ?)",
-                (job_id, task, task),
+                "SELECT id, task, metric, card FROM series WHERE job_id = ?"
+                " AND (? IS NULL OR task = ?) AND (? IS NULL OR metric = ?)",
+                (job_id, task, task, metric, metric),
             )
-            for series_id, name, metric, card in series.fetchall():
+            for series_id, name, measured, card in series.fetchall():
                 means = dict(connection.execute(_MEANS, window | {"series": series_id}))
                 if means:
-                    found[SeriesKey(name, metric, None if card == NO_CARD else card)] = means
+                    found[SeriesKey(name, measured, None if card == NO_CARD else card)] = means
+        return found
+
+    def latest(
+        self, job_ids: Sequence[JobId], *, since_ms: int
+    ) -> dict[JobId, dict[SeriesKey, tuple[int, float]]]:
+        """Return the newest sample (time, value) of every series that has one since then."""
+        found: dict[JobId, dict[SeriesKey, tuple[int, float]]] = {}
+        with self._snapshot() as connection:
+            for job_id in job_ids:
+                rows = connection.execute(_LATEST, (job_id, _clamped(since_ms)))
+                newest = {
+                    SeriesKey(task, metric, None if card == NO_CARD else card): (at_ms, value)
+                    for task, metric, card, at_ms, value in rows
+                }
+                if newest:
+                    found[job_id] = newest
         return found
 
     def revision(self, job_id: JobId) -> int:

@@ -44,11 +44,21 @@ class Metrics:
         return MinuteGrid(start_ms=span[0] // MINUTE_MS * MINUTE_MS, values=values)
 
     def series(
-        self, caller: Caller, job_id: str, *, task: str | None, start_ms: int, end_ms: int, step_ms: int
+        self,
+        caller: Caller,
+        job_id: str,
+        *,
+        task: str | None,
+        metric: str | None = None,
+        start_ms: int,
+        end_ms: int,
+        step_ms: int,
     ) -> dict[SeriesKey, dict[int, float]]:
-        """Return the means of each step that has samples, for every series of a job or of one task."""
+        """Return the means of each step that has samples, for every series that is asked for."""
         job = self._jobs.show(caller, job_id)
-        return self._store.means(job.id, task=task, start_ms=start_ms, end_ms=end_ms, step_ms=step_ms)
+        return self._store.means(
+            job.id, task=task, metric=metric, start_ms=start_ms, end_ms=end_ms, step_ms=step_ms
+        )
 
     def revision(self, caller: Caller, job_id: str, task_name: str) -> tuple[int, ...]:
         """Return a value that differs whenever `minutes` would answer something else."""
