@@ -109,7 +109,7 @@ def steps(call: Call, step: int, *, now: int) -> tuple[int, int]:
     first, last = start // step * step, -(-min(end, now) // step) * step
     points = (last - first) // step
     if points > POINTS_MAX:
-        fitting = -(-(end - start) // (POINTS_MAX * 1000))
+        fitting = -(-(last - first) // (POINTS_MAX * 1000))
         raise Invalid(
             f"the window from StartTime to EndTime has {points:,} steps; at most {POINTS_MAX:,} are told at "
             f"once: ask for a shorter window, or for steps of at least {fitting}s"
