@@ -1,6 +1,7 @@
 """The composition root: the only place that builds concrete classes and knows them all."""
 
 import asyncio
+import hmac
 import logging
 import shutil
 import socket
@@ -13,12 +14,14 @@ from trackside import bootstrap
 from trackside.agent.control import AgentTrouble, ensure_agent
 from trackside.api.app import App, build_app
 from trackside.api.authenticate import Authenticator
+from trackside.api.authenticate_acs import AcsAuthenticator
 from trackside.api.iam import routes as iam
 from trackside.api.modelarts_v1 import errors as v1_errors
 from trackside.api.modelarts_v1 import routes as v1
 from trackside.api.modelarts_v2 import errors as v2_errors
 from trackside.api.modelarts_v2 import routes as v2
 from trackside.api.native import access, downloads
+from trackside.api.native import policies as native_policies
 from trackside.api.native import routes as native
 from trackside.api.native.agent_link import AgentLink
 from trackside.api.operation import Dialect, Operation
@@ -26,11 +29,12 @@ from trackside.api.pai_dlc import errors as dlc_errors
 from trackside.api.pai_dlc import routes as dlc
 from trackside.api.server import serve
 from trackside.auth.directory import Directory
-from trackside.auth.roles import permits
+from trackside.auth.nonces import Nonces
+from trackside.auth.temporary import TemporaryKeys
 from trackside.clock import SystemClock
 from trackside.config import Settings
 from trackside.domain.exchange import Launch
-from trackside.domain.identity import Caller
+from trackside.domain.identity import Caller, User
 from trackside.domain.job import Job, NodeId, RuntimeChoice, Task
 from trackside.domain.launching import launch_order
 from trackside.domain.metric import Sample
@@ -53,11 +57,34 @@ from trackside.service import (
     Tokens,
     Users,
 )
+from trackside.service.policies import Policies
+from trackside.service.things import job_in_path
 from trackside.supervise.loop import Supervisor
 
 log = logging.getLogger(__name__)
 AGENT_CHECK_SECONDS = 1.0
 LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What tells who calls, and what they may do."""
+
+    directory: Directory
+    policies: Policies
+    temporary: TemporaryKeys
+    signed: Authenticator
+    acs: AcsAuthenticator
+
+    def users_changed(self, users: Sequence[User]) -> None:
+        """Take over who there is."""
+        self.directory.replace(users)
+        self.policies.users_changed(users)
+
+    def allowed(self, caller: Caller, operation: Operation, path: Mapping[str, str]) -> bool:
+        """Say yes, or raise Forbidden; that a caller stays in its project is checked with the signature."""
+        self.policies.check(caller, operation.action, path)
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +97,11 @@ class Parts:
     metrics: EmbeddedMetricStore
     logs: FileLogs
     objects: ObjectStore
-    directory: Directory
+    access: Access
     engine: LocalEngine
     supervisor: Supervisor
     services: Services
+    dialects: Sequence[Dialect]
     app: App
 
 
@@ -86,7 +114,6 @@ def build(settings: Settings) -> Parts:
     metric_store = EmbeddedMetricStore(data_dir / "metrics.db")
     log_store = FileLogs(data_dir / "logs")
     objects = _objects(settings, data_dir)
-    directory = Directory()
     catalog = Catalog(
         lambda: _flavors(settings, engine),
         [one.to_runtime() for one in settings.engines],
@@ -107,6 +134,8 @@ def build(settings: Settings) -> Parts:
         orders_changed=engine.changed,
     )
     link_key = bootstrap.kept_secret(data_dir / "link.key").encode()
+    documents, tokens = Documents(stores.documents), Tokens(key=link_key, clock=clock)
+    who = _access(settings, stores, documents, tokens, link_key, clock)
     services = Services(
         jobs=jobs,
         metrics=Metrics(jobs, metric_store, clock),
@@ -118,10 +147,10 @@ def build(settings: Settings) -> Parts:
             link_key=link_key,
         ),
         catalog=catalog,
-        users=Users(store=stores.identities, make=bootstrap.make_user, refreshed=directory.replace),
+        users=Users(store=stores.identities, make=bootstrap.make_user, refreshed=who.users_changed),
         objects=Objects(objects),
-        documents=Documents(stores.documents),
-        tokens=Tokens(key=link_key, clock=clock),
+        documents=documents,
+        tokens=tokens,
     )
     link = AgentLink(
         engine=engine,
@@ -130,10 +159,11 @@ def build(settings: Settings) -> Parts:
         wake=supervisor.wake,
         interval_seconds=settings.sample_seconds,
     )
+    dialects = _dialects(data_dir, who, engine, link)
     app = build_app(
-        _dialects(settings, data_dir, directory, engine, link, clock),
+        dialects,
         services=services,
-        allowed=_allowed,
+        allowed=who.allowed,
         ready=_readiness(settings, engine),
         body_bytes_max=settings.body_bytes_max,
     )
@@ -144,10 +174,11 @@ def build(settings: Settings) -> Parts:
         metric_store,
         log_store,
         objects,
-        directory,
+        who,
         engine,
         supervisor,
         services,
+        dialects,
         app,
     )
 
@@ -156,7 +187,8 @@ async def run(parts: Parts, *, started: Callable[[str], None]) -> None:
     """Serve until told to stop. Jobs go on without the server."""
     await parts.stores.start()
     await bootstrap.first_identities(parts.stores.identities, parts.data_dir)
-    parts.directory.replace(await parts.stores.identities.users())
+    await parts.access.policies.load([one for one, _ in await parts.stores.identities.projects()])
+    parts.access.users_changed(await parts.stores.identities.users())
     background: list[asyncio.Task[None]] = []
 
     def begin(port: int) -> None:
@@ -168,13 +200,19 @@ async def run(parts: Parts, *, started: Callable[[str], None]) -> None:
             background.append(asyncio.create_task(_keep_agent(parts)))
         started(endpoint)
 
+    def end() -> None:
+        """Let agents go and start none any more: the server is told to stop."""
+        for task in background:
+            task.cancel()
+        parts.engine.close()
+
     try:
         await serve(
             parts.app,
             host=parts.settings.host,
             port=parts.settings.port,
             started=begin,
-            stopping=parts.engine.close,
+            stopping=end,
         )
     finally:
         for task in background:
@@ -199,15 +237,38 @@ async def _keep_agent(parts: Parts) -> None:
         await asyncio.sleep(AGENT_CHECK_SECONDS)
 
 
-def _dialects(
+def _access(
     settings: Settings,
-    data_dir: Path,
-    directory: Directory,
-    engine: LocalEngine,
-    link: AgentLink,
+    stores: Stores,
+    documents: Documents,
+    tokens: Tokens,
+    link_key: bytes,
     clock: SystemClock,
-) -> Sequence[Dialect]:
-    signed = Authenticator(directory, now_ms=clock.now_ms, window_seconds=settings.signature_window_seconds)
+) -> Access:
+    directory, policies = Directory(), Policies(documents=documents, store=stores.jobs)
+    window = settings.signature_window_seconds
+    temporary = TemporaryKeys(
+        key=hmac.digest(link_key, b"temporary keys", "sha256"),
+        now_ms=clock.now_ms,
+        caller_named=policies.caller_named,
+    )
+    signed = Authenticator(directory, now_ms=clock.now_ms, window_seconds=window, temporary=temporary)
+    acs = AcsAuthenticator(
+        directory,
+        nonces=Nonces(now_ms=clock.now_ms, window_seconds=window),
+        temporary=temporary,
+        open_token=tokens.open,
+        caller_named=policies.caller_named,
+        job_in_path=partial(job_in_path, stores.jobs),
+        now_ms=clock.now_ms,
+        window_seconds=window,
+        allow_roa_sha1=settings.allow_roa_sha1,
+    )
+    return Access(directory, policies, temporary, signed, acs)
+
+
+def _dialects(data_dir: Path, who: Access, engine: LocalEngine, link: AgentLink) -> Sequence[Dialect]:
+    signed = who.signed
     agent = access.agent_authenticator(bootstrap.kept_secret(data_dir / "agent" / "token"))
     huawei = partial(Dialect, authenticate=signed, error=v2_errors.error, unexpected=v2_errors.unexpected)
     own = partial(Dialect, error=access.error, unexpected=access.unexpected)
@@ -225,23 +286,24 @@ def _dialects(
             name="pai_dlc",
             title="PAI-DLC",
             operations=dlc.OPERATIONS,
-            authenticate=signed,
+            authenticate=who.acs,
             error=dlc_errors.error,
             unexpected=dlc_errors.unexpected,
             request_id_header="x-acs-request-id",
         ),
         huawei(name="iam", title="Identity", operations=iam.OPERATIONS),
         own(
-            name="native", title="Trackside", operations=native.operations(engine.nodes), authenticate=signed
+            name="native",
+            title="Trackside",
+            operations=(
+                *native.operations(engine.nodes),
+                *native_policies.operations(who.policies, who.temporary),
+            ),
+            authenticate=signed,
         ),
         own(name="agent", title="Agents", operations=link.operations(), authenticate=agent),
         own(name="links", title="Links", operations=downloads.OPERATIONS, authenticate=downloads.link_holder),
     )
-
-
-def _allowed(caller: Caller, operation: Operation, path: Mapping[str, str]) -> bool:
-    del path  # that a caller stays in its project is checked with the signature
-    return permits(caller.role, operation.action)
 
 
 def _readiness(settings: Settings, engine: LocalEngine) -> Callable[[], Awaitable[str | None]]:
