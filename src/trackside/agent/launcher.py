@@ -33,10 +33,11 @@ class Launcher:
         self._process: subprocess.Popen[bytes] | None = None
         self._starting = threading.Lock()
 
-    def launch(self, state_dir: Path) -> socket.socket:
-        """Ask for the shim of a task; the returned socket becomes readable once there is news."""
+    def ask(self, state_dir: Path) -> socket.socket:
+        """Ask for the shim of a task; it begins when GO is sent, and closes its end once there is news."""
         connection = self._connected()
-        connection.send(os.fsencode(state_dir))
+        with contextlib.suppress(ConnectionError):  # it died in this moment: its closed end is news too
+            connection.send(os.fsencode(state_dir))
         return connection
 
     def sweep(self) -> int:

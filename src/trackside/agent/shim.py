@@ -22,6 +22,7 @@ LOG_MODE = 0o600
 KILL_ROUND_SECONDS = 0.05
 START_ROUND_SECONDS = 0.05
 DIRECTORY_BYTES_MAX = 4096
+GO = b"go"  # said through the doorbell when the task's files are complete
 MESSAGE_CHARS_MAX = 500  # six bytes each, escaped at worst: it must fit its record
 
 _WATCHED = {signal.SIGCHLD, signal.SIGTERM}
@@ -35,7 +36,8 @@ def block_signals() -> None:
 def main(orders: socket.socket) -> NoReturn:
     """Wait to be told which task to be the shim of: the directory of its files, and a doorbell.
 
-    The doorbell rings by being closed, once the task runs or never will.
+    It is told as early as possible, so that it gets ready while the agent still writes the plan. The doorbell
+    says when to go, and rings by being closed, once the task runs or never will.
     """
     code = 1
     try:
@@ -48,9 +50,10 @@ def main(orders: socket.socket) -> NoReturn:
         _warm_up()
         told, fds, _, _ = socket.recv_fds(orders, DIRECTORY_BYTES_MAX, 1)
         orders.close()
-        if told and _claim(os.fsdecode(told)):
+        if told:
             os.set_inheritable(fds[0], False)
-            _Shim(os.fsdecode(told), fds[0]).run()
+            os.set_blocking(fds[0], True)
+            _serve(os.fsdecode(told), fds[0])
         code = 0
     except BaseException:
         traceback.print_exc(file=sys.stderr)
@@ -68,6 +71,16 @@ def _warm_up() -> None:
         os.close(fd)
     _boot_ms(), _wall_ms(), _boot_seconds()
     os.path.exists("/nowhere/at/all")
+
+
+def _serve(state_dir: str, doorbell_fd: int) -> None:
+    """Take the task, and run it once its plan is complete; give it back if that never happens."""
+    if not _claim(state_dir):
+        return
+    if os.read(doorbell_fd, len(GO)) == GO:
+        _Shim(state_dir, doorbell_fd).run()
+    else:  # nothing was started, and the lock is still ours: the next shim may have it
+        os.unlink(f"{state_dir}/{record.SHIM}")
 
 
 def _claim(state_dir: str) -> bool:

@@ -16,6 +16,7 @@ from trackside.agent import tree
 from trackside.agent.endings import Endings, submit
 from trackside.agent.layout import GONE, is_plain
 from trackside.agent.plan import TMP_PREFIX, direct, make_plan, make_work_dir
+from trackside.agent.shim import GO
 from trackside.agent.stage import Staged, StagingError
 from trackside.agent.state import TaskFiles
 from trackside.agent.task import Task, Tools, disk_words, short_end
@@ -92,19 +93,25 @@ class Tasks:
         return task
 
     def _refuse(self, task: Task, cause: EndCause, message: str) -> None:
+        """End a task that was not begun; a shim that waits for it goes away."""
+        if task.doorbell is not None:
+            task.doorbell.close()
+            task.doorbell = None
         self._endings.end(task, short_end(task, cause, message))
 
     # --- start
 
     def _stage(self, task: Task) -> None:
-        launch = task.launch
+        launch, tools = task.launch, self._tools
         assert launch is not None
+        staged = direct(launch, tools.node.layout.work_dir(task.key))
         try:
-            task_dir = make_work_dir(self._tools.node, launch)
+            if staged is not None:
+                task.doorbell = tools.launcher.ask(task.files.directory)
+            make_work_dir(tools.node, launch)
         except OSError as error:
             self._refuse(task, EndCause.CANNOT_START, disk_words(error))
             return
-        staged = direct(launch, task_dir)
         if staged is not None:  # nothing to fetch: no need to change threads
             self._staged(task, staged)
             return
@@ -143,16 +150,17 @@ class Tasks:
         task.tries += 1
         task.staged = staged
         try:
+            doorbell = task.doorbell = task.doorbell or tools.launcher.ask(task.files.directory)
             if direct(launch, staged.working_dir) is None:
                 task.files.save_staged(staged)
             task.dirs = tools.cgroups.create(str(task.key), launch.resources)
             tmp_dir = task.files.tmp_dir() or self._make_tmp_dir()
             task.files.save_plan(make_plan(tools.node, launch, staged, task.dirs, tmp_dir))
-            doorbell = tools.launcher.launch(task.files.directory)
+            with contextlib.suppress(ConnectionError):  # the forker died with it: the bell tells, below
+                doorbell.send(GO)
         except OSError as error:
             self._refuse(task, EndCause.CANNOT_START, disk_words(error))
             return
-        task.doorbell = doorbell
         tools.loop.watch(doorbell.fileno(), lambda: self._rung(task))
 
     def _make_tmp_dir(self) -> str:
