@@ -87,6 +87,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     images: str = "lenient"  # or strict: refuse images no engine stands for
     object_store: S3Setting | None = None
     signature_window_seconds: int = 900
+    allow_roa_sha1: bool = True  # signatures of older PAI-DLC SDKs, which do not cover the body
     body_bytes_max: int = 8 * 1024 * 1024
 
 

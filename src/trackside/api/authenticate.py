@@ -5,6 +5,7 @@ from collections.abc import Callable
 from trackside.api.operation import Signed
 from trackside.auth import sdk_hmac
 from trackside.auth.directory import Directory
+from trackside.auth.temporary import OpenedKeys, TemporaryKeys
 from trackside.domain.errors import Forbidden, Unauthenticated
 from trackside.domain.identity import Caller
 
@@ -14,7 +15,8 @@ _BEARER = "Bearer "
 class Authenticator:
     """Turn a signature or a token into a caller, and hold callers to their project.
 
-    A signature counts before a token: the SDK signs every request, also one with X-Auth-Token.
+    A signature counts before a token: the SDK signs every request, also one with X-Auth-Token. A request with
+    an X-Security-Token is signed with the temporary keys that belong to it.
     """
 
     def __init__(
@@ -23,10 +25,12 @@ class Authenticator:
         *,
         now_ms: Callable[[], int],
         window_seconds: int = sdk_hmac.WINDOW_SECONDS,
+        temporary: TemporaryKeys | None = None,
     ) -> None:
         self._directory = directory
         self._now_ms = now_ms
         self._window_seconds = window_seconds
+        self._temporary = temporary
 
     def __call__(self, signed: Signed) -> Caller:
         """Return who sent the request; raise Unauthenticated or Forbidden."""
@@ -46,18 +50,19 @@ class Authenticator:
                 "The request is not signed: send an SDK-HMAC-SHA256 Authorization header, an X-Auth-Token"
                 " or a bearer token."
             )
+        keys = keys_for(signed.headers.get("x-security-token"), self._directory, self._temporary)
         access_key = sdk_hmac.verify(
             method=signed.method,
             raw_path=signed.raw_path,
             raw_query=signed.raw_query,
             headers=signed.headers,
             body=signed.body,
-            secret_of=self._directory.secret_of,
+            secret_of=keys.secret_of,
             now_ms=self._now_ms(),
             window_seconds=self._window_seconds,
         )
-        caller = self._directory.caller_of_access_key(access_key)
-        assert caller is not None, "the directory knew the secret a moment ago"
+        caller = keys.caller_of_access_key(access_key)
+        assert caller is not None, "they knew the secret a moment ago"
         return caller
 
     def _token_caller(self, token: str) -> Caller:
@@ -65,6 +70,17 @@ class Authenticator:
         if caller is None:
             raise Unauthenticated("The token is not known.")
         return caller
+
+
+def keys_for(
+    security_token: str | None, directory: Directory, temporary: TemporaryKeys | None
+) -> Directory | OpenedKeys:
+    """Return the keys a request may be signed with: everybody's, or those of its security token alone."""
+    if not security_token:
+        return directory
+    if temporary is None:
+        raise Unauthenticated("Security tokens are not taken here.")
+    return temporary.open(security_token)
 
 
 def _check_project(caller: Caller, signed: Signed) -> None:

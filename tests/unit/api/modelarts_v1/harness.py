@@ -11,13 +11,13 @@ from urllib.parse import quote, urlencode
 from trackside.api.dispatch import Dispatcher
 from trackside.api.modelarts_v1 import errors, routes
 from trackside.api.operation import Dialect
-from trackside.auth.roles import permits
 from trackside.config import EngineSetting, FlavorSetting, Settings
 from trackside.domain.identity import Caller, UserRole
 from trackside.domain.job import Job, JobId, JobSpec, NodeId, ProjectId, Record, Task, TaskState, task_name
 from trackside.domain.metric import Sample
 from trackside.domain.phase import FINAL, Phase
 from trackside.domain.resources import GIB, Capacity
+from trackside.domain.roles import permits
 from trackside.ports import Node, Update
 from trackside.wiring import Parts, build
 

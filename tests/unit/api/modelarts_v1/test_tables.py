@@ -7,10 +7,10 @@ from trackside.api.modelarts_v1.errors import CODE_OF, error, unexpected
 from trackside.api.modelarts_v1.phases import PHASES_CALLED, STATUS_NAMES, STATUS_OF, phases_of
 from trackside.api.modelarts_v1.routes import OPERATIONS
 from trackside.api.operation import Operation
-from trackside.auth.roles import permits
 from trackside.domain.errors import ErrorKind, Invalid, JobNotFound, NameTaken, TracksideError
 from trackside.domain.identity import UserRole
 from trackside.domain.phase import Phase
+from trackside.domain.roles import permits
 
 
 def test_every_phase_has_a_status_the_vendor_knows() -> None:

@@ -7,8 +7,8 @@ from huaweicloudsdkmodelarts.v1 import ModelArtsClient
 
 from trackside.api.modelarts_v2.routes import OPERATIONS
 from trackside.api.operation import Operation
-from trackside.auth.roles import permits
 from trackside.domain.identity import UserRole
+from trackside.domain.roles import permits
 
 NOT_IN_THE_SDK = {"ShowObsUrlOfTrainingJobLogs"}
 READS = {"GET"}
