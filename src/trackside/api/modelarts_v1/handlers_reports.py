@@ -139,9 +139,15 @@ def _each_card(call: Call, job: Job, task: str, name: str, grid: MinuteGrid) -> 
     if grid.start_ms is not None:
         minutes = range(grid.start_ms, grid.start_ms + len(grid.values[metric]) * MINUTE_MS, MINUTE_MS)
         found = call.services.metrics.series(
-            call.caller, job.id, task=task, start_ms=minutes.start, end_ms=minutes.stop, step_ms=MINUTE_MS
+            call.caller,
+            job.id,
+            task=task,
+            metric=metric,
+            start_ms=minutes.start,
+            end_ms=minutes.stop,
+            step_ms=MINUTE_MS,
         )
-    rows = {key.card: row for key, row in found.items() if key.metric == metric and key.card is not None}
+    rows = {key.card: row for key, row in found.items() if key.card is not None}
     return [
         series(name, [rows.get(card, {}).get(minute) for minute in minutes], card)
         for card in sorted(cards | rows.keys())
