@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from trackside import bootstrap
 from trackside.agent.control import AgentTrouble, ensure_agent
 from trackside.api.app import App, build_app
@@ -324,8 +326,11 @@ def _endpoint(settings: Settings, port: int) -> str:
 
 def _objects(settings: Settings, data_dir: Path) -> ObjectStore:
     s3 = settings.object_store
+    place = data_dir / "agent" / "object_store.json"  # where this machine's agent looks for it
     if s3 is None:
+        place.unlink(missing_ok=True)
         return open_objects(data_dir / "obs")
+    bootstrap.write_private(place, msgspec.json.encode(s3).decode())
     secret_key = Path(s3.secret_key_file).read_text().strip()
     return open_s3(s3.endpoint, s3.access_key, secret_key, s3.region)
 

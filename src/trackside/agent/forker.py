@@ -20,6 +20,7 @@ SOCKET = "forker.sock"
 SWEEP = b"sweep"
 MESSAGE_BYTES_MAX = 4096
 SWEEP_SECONDS_MAX = 5.0
+HOME_MS = 20_000  # how often it looks whether its directory is still there
 SPARES = 2  # shims forked before their tasks are known
 
 
@@ -67,7 +68,10 @@ class _Forker:
     def _idle(self, poller: select.poll) -> list[tuple[int, int]]:
         """Fork one shim ahead of its task if some are missing, else wait for something to do."""
         if len(self._spares) >= SPARES:
-            return poller.poll()
+            if os.fstat(self._lock_fd).st_nlink == 0:  # the data directory was removed: nobody will call
+                self._ending = True
+                return []
+            return poller.poll(HOME_MS)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         if self._fork() == 0:
             for spare in (ours, *self._spares):

@@ -36,6 +36,7 @@ from trackside.ports import ObjectStore
 ALREADY_RUNNING = 3  # exit code
 MOVERS_MAX = 16
 CLEANERS_MAX = 4
+HOME_SECONDS = 20.0
 OBJECT_STORE_FILE = "object_store.json"
 
 _log = logging.getLogger(__name__)
@@ -129,12 +130,20 @@ class Agent:
         self._tasks.adopt(self._spool.pending_ends())
         self._shipper.start()
         self._listener.start()
+        self._look_after_home()
         self._loop.run()
         self._shipper.stop()
         self._listener.stop()
         if self._tasks.any_key is None:
             self._cgroups.remove_parents()
         _log.info("agent ends; its tasks run on")
+
+    def _look_after_home(self) -> None:
+        """End when the data directory was removed: nobody can find this agent any more."""
+        if not self._layout.lock_file.exists():
+            _log.warning("the data directory is gone")
+            self._loop.stop()
+        self._loop.call_later(HOME_SECONDS, self._look_after_home)
 
     def _enforced(self) -> str:
         return "are enforced" if self._cgroups.bases.limits_memory else "cannot be enforced here"
