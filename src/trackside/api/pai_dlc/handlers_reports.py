@@ -19,6 +19,7 @@ from trackside.api.pai_dlc.checks import (
 from trackside.api.pai_dlc.ids import check_uid, find_job, job_id, path_job, path_task, pod_id
 from trackside.api.pai_dlc.measured import (
     CMS_METRICS,
+    METRIC_TYPES,
     NAMESPACE,
     PERIODS,
     cms_points,
@@ -69,7 +70,13 @@ async def get_job_metrics(call: Call) -> JobMetrics:
     job, wanted, step = path_job(call), metric_type(call), step_ms(call)
     start, end = steps(call, step, now=now_ms())
     found = call.services.metrics.series(
-        call.caller, job.id, task=None, start_ms=start, end_ms=end, step_ms=step
+        call.caller,
+        job.id,
+        task=None,
+        metric=METRIC_TYPES[wanted][0],
+        start_ms=start,
+        end_ms=end,
+        step_ms=step,
     )
     return JobMetrics(
         job_id=job_id(job),
@@ -86,16 +93,25 @@ async def get_metrics(call: Call) -> CmsMetrics:
     chosen(call, "Namespace", (NAMESPACE,))
     wanted = CMS_METRICS[one_of("MetricName", call.query_one("MetricName") or "", CMS_METRICS)]
     about = dimensions(call)
-    given = call.query_one("JobId") or about.get("jobId")
-    if not given:
-        raise Invalid("JobId is missing: give it, or jobId in Dimensions")
-    job = find_job(call, given)
+    named = {one for one in (call.query_one("JobId"), about.get("jobId")) if one}
+    if len(named) != 1:
+        raise Invalid(
+            "give one JobId, or one jobId in Dimensions" if not named else "JobId and Dimensions differ"
+        )
+    job = find_job(call, named.pop())
     period = chosen(call, "Period", PERIODS, PERIOD_DEFAULT)
     start, end = steps(call, int(period) * 1000, now=now_ms())
+    task = _task_of(job, about.get("pod"))
     found = call.services.metrics.series(
-        call.caller, job.id, task=None, start_ms=start, end_ms=end, step_ms=int(period) * 1000
+        call.caller,
+        job.id,
+        task=task,
+        metric=wanted.metric,
+        start_ms=start,
+        end_ms=end,
+        step_ms=int(period) * 1000,
     )
-    points = cms_points(job, found, wanted, _task_of(job, about.get("pod")))
+    points = cms_points(job, found, wanted, task)
     offset = number(call, "NextToken", 0, least=0, most=OFFSET_MAX)
     length = number(call, "Length", POINTS_DEFAULT, least=1, most=POINTS_MAX)
     return CmsMetrics(

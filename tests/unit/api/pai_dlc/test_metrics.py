@@ -195,7 +195,11 @@ def test_the_monitoring_service_tells_cards_and_pages(api: Api, job_id: str) -> 
     ("query", "message"),
     [
         ({}, "MetricName must be one of JOB_CPU_UTIL"),
-        ({"MetricName": "JOB_CPU_UTIL"}, "JobId is missing"),
+        ({"MetricName": "JOB_CPU_UTIL"}, "give one JobId"),
+        (
+            {"MetricName": "JOB_CPU_UTIL", "JobId": "dlca", "Dimensions": '{"jobId":"dlcb"}'},
+            "JobId and Dimensions differ",
+        ),
         ({"MetricName": "JOB_CPU_UTIL", "Dimensions": "x"}, "Dimensions must be one JSON object"),
         ({"MetricName": "JOB_CPU_UTIL", "Dimensions": "[{},{}]"}, "ask once for every pod"),
         ({"MetricName": "JOB_CPU_UTIL", "Period": "5"}, "15, 60, 900, 3600"),
