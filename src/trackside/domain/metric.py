@@ -13,19 +13,36 @@ class Metric(StrEnum):
 
     CPU_PERCENT = "cpu_percent"
     MEMORY_PERCENT = "memory_percent"
+    MEMORY_PEAK_BYTES = "memory_peak_bytes"
+    SHM_USED_BYTES = "shm_used_bytes"
     DISK_READ_BYTES_PER_SECOND = "disk_read_bytes_per_second"
     DISK_WRITE_BYTES_PER_SECOND = "disk_write_bytes_per_second"
     NETWORK_RECEIVE_BYTES_PER_SECOND = "network_receive_bytes_per_second"
     NETWORK_SEND_BYTES_PER_SECOND = "network_send_bytes_per_second"
     GPU_PERCENT = "gpu_percent"
     GPU_MEMORY_PERCENT = "gpu_memory_percent"
+    GPU_MEMORY_USED_BYTES = "gpu_memory_used_bytes"
+    GPU_POWER_WATTS = "gpu_power_watts"
+    GPU_TEMPERATURE_CELSIUS = "gpu_temperature_celsius"
+    GPU_ECC_ERRORS = "gpu_ecc_errors"
+    GPU_XID = "gpu_xid"
+    GPU_PROCESSES = "gpu_processes"
+    GPU_FOREIGN_PROCESSES = "gpu_foreign_processes"
     NPU_PERCENT = "npu_percent"
     NPU_MEMORY_PERCENT = "npu_memory_percent"
+    NPU_MEMORY_USED_BYTES = "npu_memory_used_bytes"
+    NPU_POWER_WATTS = "npu_power_watts"
+    NPU_TEMPERATURE_CELSIUS = "npu_temperature_celsius"
+    NPU_ERROR_CODE = "npu_error_code"
+    NPU_HEALTHY = "npu_healthy"
+
+
+CUSTOM_PREFIX = "custom."  # of the names of a job's own metrics: they cannot be taken for ours
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One measured number. `card` is set where a metric is per card, `labels` where the job's own has some."""
+    """One measured number. `card` is set where a metric is per card; the job's own may have labels."""
 
     job_id: JobId
     task: str

@@ -7,7 +7,6 @@ import msgspec
 
 from trackside.api.modelarts_v1.phases import STATUS_OF
 from trackside.api.modelarts_v1.sizes import engine_of, given, spec_id_of
-from trackside.api.modelarts_v1.times import running_ms
 from trackside.api.modelarts_v1.translate_spec import DIALECT
 from trackside.api.modelarts_v1.wire_request import DataSource, JobConfig, Parameter, Settings
 from trackside.api.modelarts_v1.wire_response import (
@@ -20,6 +19,7 @@ from trackside.api.modelarts_v1.wire_response import (
 )
 from trackside.domain.job import Channel, Job, JobSpec
 from trackside.domain.resources import Accelerator
+from trackside.domain.timing import running_ms
 from trackside.service.catalog import Catalog
 
 # What a script measures of its model is not read, so both parts are there and empty.

@@ -12,10 +12,10 @@ import orjson
 
 from trackside.api.modelarts_v2.encoded import EncodedCache
 from trackside.api.modelarts_v2.sizes import FlavorLookup
-from trackside.api.modelarts_v2.status import running_time
 from trackside.api.modelarts_v2.translate_job import from_job
 from trackside.domain.job import Job
 from trackside.domain.metric import Metric
+from trackside.domain.timing import running_time
 from trackside.service.metrics import MinuteGrid
 
 NO_SAMPLE = -1

@@ -14,6 +14,7 @@ from trackside.api.modelarts_v2.wire_response import (
     TaskStatus,
 )
 from trackside.domain.job import Job, Record, StartType, Task, TaskState, task_names
+from trackside.domain.timing import first_start, running_ms
 
 RECOVER_OF = {StartType.RESTARTED: "proc_restart", StartType.SCHEDULED: "job_reschedule"}
 
@@ -49,19 +50,6 @@ def job_status(job: Job, *, now_ms: int) -> JobStatus:
     )
 
 
-def running_time(job: Job) -> tuple[int, int | None]:
-    """Return how long the attempts that are over ran, and since when the present one runs, if it does."""
-    done = sum(_record_ms(job, record) for record in job.records if record.ended_at_ms is not None)
-    open_record = next((record for record in job.records[-1:] if record.ended_at_ms is None), None)
-    return done, _first_start(job, open_record) if open_record else None
-
-
-def running_ms(job: Job, *, now_ms: int) -> int:
-    """Return how long the job has run, over all its attempts; 0 before it ran."""
-    done, since = running_time(job)
-    return done if since is None else done + max(0, now_ms - since)
-
-
 def task_places(tasks: tuple[Task, ...], *, schedule_count: int | None = None) -> list[TaskPlace]:
     """Return where tasks run or ran, of one scheduling or of all."""
     return [
@@ -79,27 +67,10 @@ def stage_records(job: Job) -> StageRecords:
     return StageRecords(total_count=len(records), running_records=records)
 
 
-def _record_ms(job: Job, record: Record) -> int:
-    """Return how long an attempt ran that is over: by the node's monotonic clock, if it said so."""
-    if record.duration_ms is not None:
-        return record.duration_ms
-    started, ended = _first_start(job, record), record.ended_at_ms
-    return 0 if started is None or ended is None else max(0, ended - started)
-
-
-def _first_start(job: Job, record: Record) -> int | None:
-    starts = [
-        task.started_at_ms
-        for task in (*job.past_tasks, *job.tasks)
-        if task.attempt == record.number and task.started_at_ms is not None
-    ]
-    return min(starts, default=record.running_at_ms)
-
-
 def _running_records(job: Job) -> Iterator[RunningRecord]:
     following: tuple[Record | None, ...] = (*job.records[1:], None)
     for record, after in zip(job.records, following, strict=True):
-        started = _first_start(job, record)
+        started = first_start(job, record)
         if started is None and record.ended_at_ms is None:
             continue  # still queued or being prepared: nothing ran yet
         begun = (started or record.placed_at_ms or record.queued_at_ms) // 1000

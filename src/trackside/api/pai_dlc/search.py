@@ -19,10 +19,11 @@ from trackside.api.pai_dlc.checks import (
 )
 from trackside.api.pai_dlc.ids import short_id
 from trackside.api.pai_dlc.phases import PHASES_CALLED, STATUSES
-from trackside.api.pai_dlc.translate_job import requested, running_seconds
+from trackside.api.pai_dlc.translate_job import requested
 from trackside.api.pai_dlc.wire_create import ACCESSIBILITIES, JOB_TYPES, CreateJobBody
 from trackside.domain.errors import Invalid
 from trackside.domain.job import Job
+from trackside.domain.timing import running_ms
 from trackside.ports import JobQuery
 
 PAGE_SIZE_DEFAULT = 20
@@ -218,7 +219,7 @@ _LOOK_FOR: dict[str, Callable[[str], Look]] = {
 LOOKED_AT = tuple(_LOOK_FOR)
 
 NUMBER_OF: dict[str, Callable[[Job, int], int]] = {
-    "Duration": lambda job, now: running_seconds(job, now_ms=now),
+    "Duration": lambda job, now: running_ms(job, now_ms=now) // 1000,
     "NodeCount": lambda job, _: job.spec.node_count,
     "Priority": lambda job, _: declared.priority(job.spec, _body(job)),
     "RequestCPU": lambda job, _: requested(job, "cpu_cores"),

@@ -12,8 +12,9 @@ from trackside.api.pai_dlc.pods import pods, replica_statuses
 from trackside.api.pai_dlc.sizes import RESOURCE_TYPE
 from trackside.api.pai_dlc.wire_create import CreateJobBody
 from trackside.api.pai_dlc.wire_job import JobAnswer, JobItem, UserVpcAnswer
-from trackside.domain.job import Job, Record
+from trackside.domain.job import Job
 from trackside.domain.phase import Phase
+from trackside.domain.timing import running_ms
 
 FAILED = (Phase.FAILED, Phase.CREATE_FAILED)
 
@@ -70,11 +71,6 @@ def requested(job: Job, quantity: str) -> int:
     return math.ceil(total)
 
 
-def running_seconds(job: Job, *, now_ms: int) -> int:
-    """Return how long the job has run, over all its attempts; 0 before it ran."""
-    return sum(_record_ms(job, record, now_ms) for record in job.records) // 1000
-
-
 def _shared(job: Job, body: CreateJobBody, types: dict[str, str], now_ms: int) -> dict[str, Any]:
     spec, ended = job.spec, maybe_time(job.ended_at_ms)
     return {
@@ -86,7 +82,7 @@ def _shared(job: Job, body: CreateJobBody, types: dict[str, str], now_ms: int) -
         "reason_code": CODE_OF_REASON[job.reason.code] if job.reason else PLAIN_REASON_OF[job.phase],
         "reason_message": job.reason.text if job.reason else "",
         "priority": declared.priority(spec, body),
-        "duration": running_seconds(job, now_ms=now_ms),
+        "duration": running_ms(job, now_ms=now_ms) // 1000,
         "accessibility": body.accessibility or declared.DEFAULT_ACCESSIBILITY,
         "job_specs": body.job_specs or [],
         "job_replica_statuses": replica_statuses(job, types),
@@ -146,11 +142,3 @@ def _changed_ms(job: Job) -> int:
         moments += [record.queued_at_ms, record.placed_at_ms, record.running_at_ms]
         moments += [at_ms for restart in record.restarts for at_ms in (restart.at_ms, restart.up_at_ms)]
     return max(at_ms for at_ms in moments if at_ms is not None)
-
-
-def _record_ms(job: Job, record: Record, now_ms: int) -> int:
-    starts = [task.started_at_ms for task in (*job.past_tasks, *job.tasks) if task.started_at_ms is not None]
-    within = [at_ms for at_ms in starts if record.queued_at_ms <= at_ms <= (record.ended_at_ms or now_ms)]
-    if not within or (record.duration_ms is not None and not record.restarts):
-        return record.duration_ms or 0  # by the node's monotonic clock, if it said so
-    return max((record.ended_at_ms or now_ms) - min(within), record.duration_ms or 0)

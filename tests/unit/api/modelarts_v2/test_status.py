@@ -2,11 +2,12 @@ import itertools
 from dataclasses import replace
 
 from tests.unit.api.modelarts_v2.samples import body_with, job_of, spec_of
-from trackside.api.modelarts_v2.status import job_status, running_ms, stage_records, task_places
+from trackside.api.modelarts_v2.status import job_status, stage_records, task_places
 from trackside.api.modelarts_v2.wire_response import RunningRecord, TaskPlace, TaskStatus
 from trackside.domain.job import Job, NodeId, Record, StartType, Task, TaskName, TaskState
 from trackside.domain.phase import Phase
 from trackside.domain.reason import Reason, ReasonCode
+from trackside.domain.timing import running_ms
 
 T0 = 1_700_000_000_000
 SPEC = spec_of({**body_with(command="true"), "spec": {"resource": {"node_count": 2}}})
