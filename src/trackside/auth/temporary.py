@@ -16,7 +16,7 @@ from functools import lru_cache
 from trackside.domain.errors import Invalid, Unauthenticated
 from trackside.domain.identity import Caller
 
-SECONDS_MIN = 60
+SECONDS_MIN = 1
 SECONDS_MAX = 36 * 3600
 SECONDS_DEFAULT = 3600
 ACCESS_KEY_PREFIX = "TMP"

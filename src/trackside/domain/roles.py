@@ -39,6 +39,7 @@ _WORKING = (
     "trackside:pool:get",
     "trackside:pool:list",
     "trackside:object:*",
+    "trackside:link:get",
     "trackside:credential:create",
 )
 ACTIONS: dict[UserRole, tuple[str, ...]] = {

@@ -11,8 +11,6 @@ from urllib.parse import quote, urlencode
 
 import requests
 
-from tests.requirements import missing
-
 ACCESS, SECRET = "LTAIEXAMPLE000000000", "a-secret-that-must-not-leak"
 DATE_MS = 1_769_903_999_000
 ACS3_DATE, ROA_DATE = "2026-01-31T23:59:59Z", "Sat, 31 Jan 2026 23:59:59 GMT"
@@ -66,10 +64,8 @@ def roa_headers(body: bytes, **more: str) -> dict[str, str]:
 
 def sdk_acs3(method: str, path: str, query: Mapping[str, str], body: bytes, **more: str) -> Wire:
     """Sign as the current SDK does, with its own code."""
-    try:
-        from alibabacloud_tea_openapi.utils import Utils
-    except ImportError:
-        missing("alibabacloud-tea-openapi")
+    from alibabacloud_tea_openapi.utils import Utils
+
     headers = acs3_headers(body, **more)
     request = SimpleNamespace(method=method, pathname=path, query=dict(query), headers=headers)
     payload = hashlib.sha256(body).hexdigest()
@@ -79,10 +75,8 @@ def sdk_acs3(method: str, path: str, query: Mapping[str, str], body: bytes, **mo
 
 def sdk_roa(method: str, path: str, query: Mapping[str, str], body: bytes, **more: str) -> Wire:
     """Sign as the older SDK does, with its own code."""
-    try:
-        from alibabacloud_openapi_util.client import Client
-    except ImportError:
-        missing("alibabacloud-openapi-util")
+    from alibabacloud_openapi_util.client import Client
+
     headers = roa_headers(body, **more)
     request = SimpleNamespace(method=method, pathname=path, query=dict(query), headers=headers)
     signature = Client.get_roasignature(Client.get_string_to_sign(request), SECRET)

@@ -34,6 +34,7 @@ def refusal(wire: Wire, **options: Any) -> str:
     return caught.value.detail
 
 
+@pytest.mark.usefixtures("sdk_signers")
 @given(
     st.sampled_from(["GET", "POST", "PUT", "DELETE"]),
     st.lists(words.filter(lambda part: part not in (".", "..")), min_size=1, max_size=3),
@@ -48,7 +49,7 @@ def test_whatever_the_sdk_signs_is_accepted(
 
 
 def test_a_request_recorded_from_the_sdk() -> None:
-    """alibabacloud_openapi_util 0.2.4, so that it is checked also where the SDK is not installed."""
+    """alibabacloud_openapi_util 0.2.4; checked also where the SDK cannot be installed."""
     wire = plain_roa("GET", "/api/v1/jobs/dlc1/metrics", (("Empty", ""), ("Token", "ey a+b/训")))
     assert wire.headers["authorization"] == f"acs {ACCESS}:9+naatJho/r6qBKexh9aFVJ1K+E="
     assert check(wire) == PROOF
