@@ -54,9 +54,10 @@ _SIGNALS = f"{_JOB}/signals"
 _TEMPLATES = f"{_API}/jobtemplates"
 _TEMPLATE = f"{_TEMPLATES}/{{TemplateId}}"
 _TAGS = f"{_API}/tags"
-_TEXT_MAX = 4096
+_TEXT_MAX = 256
+_LONG_TEXT_MAX = 4096
 
-_TOKEN = Param(name="Token", max_length=_TEXT_MAX, description="A token of GetToken for this job.")
+_TOKEN = Param(name="Token", max_length=_LONG_TEXT_MAX, description="A token of GetToken for this job.")
 _ORDER = Param(name="Order", choices=ORDERS)
 _START = Param(name="StartTime", max_length=64, description="UTC, such as 2026-01-31T12:00:00Z.")
 _END = Param(name="EndTime", max_length=64, description="UTC; now when absent.")
@@ -70,6 +71,10 @@ def _text(name: str, description: str = "") -> Param:
     return Param(name=name, max_length=_TEXT_MAX, description=description)
 
 
+def _long(name: str, description: str = "") -> Param:
+    return Param(name=name, max_length=_LONG_TEXT_MAX, description=description)
+
+
 _LIST_JOBS = (
     *_PAGE,
     _START,
@@ -80,16 +85,16 @@ _LIST_JOBS = (
     _text("DisplayName", "Contained in the name, in any case."),
     Param(name="DisplayNameSearchMode", choices=NAME_MODES),
     _text("JobId"),
-    _text("JobIds", "Several, with commas; JobId counts before it."),
+    _long("JobIds", "Several, with commas; JobId counts before it."),
     _text("WorkspaceId"),
     Param(name="FromAllWorkspaces", type=bool),
     _text("ResourceId"),
-    _text("ResourceIds"),
+    _long("ResourceIds"),
     _text("ResourceQuotaName", "Contained in the pool's name."),
     Param(name="ShowOwn", type=bool),
     Param(name="SortBy", choices=tuple(SORT_KEYS)),
     Param(name="TimeRangeField", choices=TIME_FIELDS, description="What StartTime and EndTime are about."),
-    _text("Tags", "A JSON object of texts."),
+    _long("Tags", "A JSON object of texts."),
     Param(name="Accessibility", choices=ACCESSIBILITIES),
     Param(name="PaymentType", choices=PAYMENT_TYPES),
     _text("UserIdForFilter"),
@@ -188,9 +193,9 @@ _ON_JOBS: tuple[Operation, ...] = (
         response=Done,
         query=(
             Param(name="All", type=bool),
-            _text("ResourceId", "A JSON list of job ids."),
+            _long("ResourceId", "A JSON list of job ids."),
             _text("ResourceType", "Job."),
-            _text("TagKey", "A JSON list of keys."),
+            _long("TagKey", "A JSON list of keys."),
         ),
     ),
 )
@@ -224,7 +229,7 @@ _REPORTS: tuple[Operation, ...] = (
             _text("JobId", "Or jobId in Dimensions."),
             Param(name="Namespace", choices=(NAMESPACE,)),
             _text("MetricName", f"Required; one of {', '.join(CMS_METRICS)}."),
-            _text("Dimensions", "JSON: one object, or a list of one, with jobId and pod."),
+            _long("Dimensions", "JSON: one object, or a list of one, with jobId and pod."),
             _START,
             _END,
             Param(name="Period", choices=PERIODS),
@@ -296,7 +301,7 @@ _REPORTS: tuple[Operation, ...] = (
             Param(name="AcceleratorType", choices=ACCELERATOR_TYPES),
             Param(name="ResourceType", choices=reports.RESOURCE_TYPES),
             Param(name="SortBy", choices=reports.SPEC_SORT_KEYS),
-            _text("InstanceTypes", "Several, with commas."),
+            _long("InstanceTypes", "Several, with commas."),
         ),
     ),
     Operation(
@@ -307,7 +312,7 @@ _REPORTS: tuple[Operation, ...] = (
         handler=reports.get_dashboard,
         summary="Get the address of a job's page",
         response=Dashboard,
-        query=(Param(name="isShared", type=bool), _text("token", "Of GetToken, for a shared link.")),
+        query=(Param(name="isShared", type=bool), _long("token", "Of GetToken, for a shared link.")),
     ),
     Operation(
         name="GetToken",
