@@ -101,6 +101,7 @@ def plain_acs3(
     body: bytes = b"",
     *,
     names: tuple[str, ...] | None = None,
+    access: str = ACCESS,
     secret: str = SECRET,
     **more: str,
 ) -> Wire:
@@ -115,7 +116,7 @@ def plain_acs3(
     )
     text = f"ACS3-HMAC-SHA256\n{hashlib.sha256(request.encode()).hexdigest()}"
     signature = hmac.new(secret.encode(), text.encode(), "sha256").hexdigest()
-    claim = f"ACS3-HMAC-SHA256 Credential={ACCESS},SignedHeaders={';'.join(signed)},Signature={signature}"
+    claim = f"ACS3-HMAC-SHA256 Credential={access},SignedHeaders={';'.join(signed)},Signature={signature}"
     raw_query = urlencode(pairs).encode()
     return Wire(method, raw_path.encode(), raw_query, headers | {"authorization": claim}, body)
 
@@ -126,6 +127,7 @@ def plain_roa(
     pairs: tuple[tuple[str, str], ...] = (),
     body: bytes = b"",
     *,
+    access: str = ACCESS,
     secret: str = SECRET,
     **more: str,
 ) -> Wire:
@@ -137,7 +139,7 @@ def plain_roa(
     text = "\n".join([method, *fixed, *own, raw_path]) + (f"?{shown}" if pairs else "")
     signature = base64.b64encode(hmac.digest(secret.encode(), text.encode(), "sha1")).decode()
     raw_query = urlencode(pairs).encode()
-    claim = {"authorization": f"acs {ACCESS}:{signature}"}
+    claim = {"authorization": f"acs {access}:{signature}"}
     return Wire(method, raw_path.encode(), raw_query, headers | claim, body)
 
 
