@@ -146,6 +146,13 @@ class JobStore(Protocol):
         """Return how many jobs the project has."""
         ...
 
+    async def counts(self, project_id: ProjectId | None, *, pool_id: str) -> dict[tuple[str, Phase], int]:
+        """Return how many jobs of each kind are in each phase in a pool (None: of all projects).
+
+        Nothing is counted for it: it takes as long with a million jobs as with ten.
+        """
+        ...
+
     async def name_exists(self, project_id: ProjectId, workspace_id: str, name: str) -> bool:
         """Say whether a job of this name exists."""
         ...
@@ -212,6 +219,33 @@ class DocumentStore(Protocol):
 
     async def delete(self, project_id: ProjectId, kind: str, document_id: str) -> None:
         """Remove a document if it is there."""
+        ...
+
+
+class PoolStore(Protocol):
+    """Keeps the installation's pools, and what was decided about its nodes, as JSON documents."""
+
+    async def put(self, name: str, value: Mapping[str, Any]) -> None:
+        """Store or replace a pool."""
+        ...
+
+    async def pools(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return all pools, by name."""
+        ...
+
+    async def delete(self, name: str) -> None:
+        """Remove a pool, or raise PoolInUse, saying which of its jobs are not over.
+
+        A job whose insertion began before is seen.
+        """
+        ...
+
+    async def put_node(self, node_id: str, value: Mapping[str, Any]) -> None:
+        """Store or replace what was decided about a node."""
+        ...
+
+    async def nodes(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return what was decided about nodes, by node."""
         ...
 
 

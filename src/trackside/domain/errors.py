@@ -14,12 +14,13 @@ class ErrorKind(StrEnum):
     FORBIDDEN = "forbidden"
     JOB_NOT_FOUND = "job_not_found"
     TASK_NOT_FOUND = "task_not_found"
+    POOL_NOT_FOUND = "pool_not_found"
     NOT_FOUND = "not_found"
     NAME_TAKEN = "name_taken"
     FLAVOR_NOT_FOUND = "flavor_not_found"
     ENGINE_NOT_FOUND = "engine_not_found"
     OBJECT_NOT_FOUND = "object_not_found"
-    CONFLICT = "conflict"  # the job's phase does not allow it
+    CONFLICT = "conflict"  # the job's phase, or what is in a pool, does not allow it
     EXHAUSTED = "exhausted"  # a quota or limit is used up
     UNAVAILABLE = "unavailable"  # try again later
 
@@ -86,6 +87,12 @@ class TaskNotFound(NotFound):
     kind = ErrorKind.TASK_NOT_FOUND
 
 
+class PoolNotFound(NotFound):
+    """There is no such pool."""
+
+    kind = ErrorKind.POOL_NOT_FOUND
+
+
 class FlavorNotFound(NotFound):
     """There is no such flavor."""
 
@@ -112,6 +119,12 @@ class NameTaken(TracksideError):
 
 class IllegalTransition(TracksideError):
     """The job is in a phase that does not allow this move."""
+
+    kind = ErrorKind.CONFLICT
+
+
+class PoolInUse(TracksideError):
+    """The pool has jobs that are not over."""
 
     kind = ErrorKind.CONFLICT
 

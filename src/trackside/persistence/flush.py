@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Delete, Insert, Table, Update, bindparam, delete, insert, update
 
 from trackside.domain.job import Job, JobId, Record, Task
-from trackside.persistence import schema
+from trackside.persistence import counts, schema
 from trackside.persistence.codec import (
     Values,
     check_text,
@@ -60,6 +60,8 @@ _INSERTS: dict[Table, Insert] = {
         schema.events,
         schema.report_streams,
         schema.documents,
+        schema.pools,
+        schema.nodes,
     )
 }
 _UPDATES: dict[Table, Update] = {table: _update(table) for table in _INSERTS if table is not schema.events}
@@ -82,10 +84,15 @@ def flush(connection: Connection, work: Work) -> None:
     for (project_id, kind, document_id), stored, doc in work.documents.changes():
         place: Values = {"project_id": project_id, "kind": kind, "id": document_id}
         plan.row(schema.documents, place, stored, None if doc is None else {**place, "doc": doc})
+    for name, stored, doc in work.pools.changes():
+        plan.row(schema.pools, {"name": name}, stored, None if doc is None else {"name": name, "doc": doc})
+    for node, stored, doc in work.nodes.changes():
+        plan.row(schema.nodes, {"id": node}, stored, None if doc is None else {"id": node, "doc": doc})
     for event in work.events:
         if work.jobs.get(event.job_id) is not None:
             plan.inserts[schema.events].append(event_values(event))
     plan.run(connection)
+    counts.add_changes(connection, ((old, new) for _, old, new in work.jobs.changes()))
 
 
 class _Plan:

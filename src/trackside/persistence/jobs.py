@@ -7,7 +7,8 @@ from trackside.domain.errors import Invalid, JobNotFound
 from trackside.domain.event import Event
 from trackside.domain.exchange import Report
 from trackside.domain.job import Job, JobId, NodeId, ProjectId
-from trackside.persistence import search
+from trackside.domain.phase import Phase
+from trackside.persistence import counts, search
 from trackside.persistence.cache import JobCache
 from trackside.persistence.codec import check_number, check_text
 from trackside.persistence.reader import Reader
@@ -70,6 +71,11 @@ class SqlJobStore:
         """Return how many jobs the project has."""
         check_text(project_id)
         return await self._reader.run(lambda connection: search.count(connection, project_id))
+
+    async def counts(self, project_id: ProjectId | None, *, pool_id: str) -> dict[tuple[str, Phase], int]:
+        """Return how many jobs of each kind are in each phase in a pool (None: of all projects)."""
+        check_text(project_id, pool_id)
+        return await self._reader.run(lambda connection: counts.in_pool(connection, project_id, pool_id))
 
     async def name_exists(self, project_id: ProjectId, workspace_id: str, name: str) -> bool:
         """Say whether a job of this name exists."""

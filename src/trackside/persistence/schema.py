@@ -154,3 +154,20 @@ documents = Table(
     Column("id", TEXT, primary_key=True),
     _text("doc"),
 )
+
+# Documents of the installation, not of a project: its pools, and what was decided about its nodes.
+pools = Table("pools", metadata, Column("name", TEXT, primary_key=True), _text("doc"))
+nodes = Table("nodes", metadata, Column("id", TEXT, primary_key=True), _text("doc"))
+
+# How many jobs are in which phase, without those that are being deleted. Kept with every change of a job.
+# A row stays when its count is 0: there are few.
+pool_counts = Table(
+    "pool_counts",
+    metadata,
+    Column("project_id", TEXT, ForeignKey("projects.id"), primary_key=True),
+    Column("pool_id", TEXT, primary_key=True),
+    Column("kind", TEXT, primary_key=True),
+    Column("phase", TEXT, primary_key=True),
+    Column("workspace_id", TEXT, primary_key=True),
+    _number("jobs"),
+)

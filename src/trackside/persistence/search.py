@@ -25,6 +25,7 @@ from sqlalchemy import (
 
 from trackside.domain.errors import Invalid
 from trackside.domain.job import Job, ProjectId
+from trackside.persistence import counts as counters
 from trackside.persistence import schema
 from trackside.persistence.cache import JobCache
 from trackside.persistence.codec import INTEGER_MAX, check_number, check_text, decode_counts, event_of, fold
@@ -145,6 +146,8 @@ def jobs(connection: Connection, query: JobQuery, cache: JobCache) -> JobPage:
     conditions = dict(_conditions(query, _JOB_FILTERS))
     if conditions.keys() <= {"project_id", "workspace_id"}:
         matching = sum(counts.values()) if query.workspace_id is None else counts.get(query.workspace_id, 0)
+    elif conditions.keys() <= counters.COUNTED_FIELDS:
+        matching = counters.matching(connection, query)
     else:
         matching = _visible(connection, query.project_id, list(conditions.values()))
     found: tuple[Job, ...] = ()

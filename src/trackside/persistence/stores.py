@@ -14,9 +14,10 @@ from trackside.persistence.engine import (
 from trackside.persistence.identities import SqlIdentityStore
 from trackside.persistence.jobs import SqlJobStore
 from trackside.persistence.migrate import migrate
+from trackside.persistence.pools import SqlPoolStore
 from trackside.persistence.reader import Reader
 from trackside.persistence.writer import Writer
-from trackside.ports import DocumentStore, IdentityStore, JobStore
+from trackside.ports import DocumentStore, IdentityStore, JobStore, PoolStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Stores:
     jobs: JobStore
     identities: IdentityStore
     documents: DocumentStore
+    pools: PoolStore
     writer: Writer
     reader: Reader
 
@@ -59,6 +61,7 @@ def open_stores(url: str) -> Stores:
         jobs=SqlJobStore(writer, reader, cache),
         identities=SqlIdentityStore(writer, reader),
         documents=SqlDocumentStore(writer, reader),
+        pools=SqlPoolStore(writer, reader),
         writer=writer,
         reader=reader,
     )

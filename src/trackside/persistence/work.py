@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, Select, bindparam, select
 
 from trackside.domain.errors import NotFound
 from trackside.domain.event import Event
@@ -33,6 +33,8 @@ _DOCUMENT = select(schema.documents.c.doc).where(
     schema.documents.c.kind == bindparam("kind"),
     schema.documents.c.id == bindparam("key"),
 )
+_POOL = select(schema.pools.c.doc).where(schema.pools.c.name == bindparam("key"))
+_NODE = select(schema.nodes.c.doc).where(schema.nodes.c.id == bindparam("key"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,8 @@ class Work:
         self.users: Ledger[str, User] = Ledger(self._read_user)
         self.cursors: Ledger[StreamKey, int] = Ledger(self._read_cursor)
         self.documents: Ledger[DocumentKey, str] = Ledger(self._read_document)
+        self.pools: Ledger[str, str] = Ledger(lambda name: self._read_text(_POOL, name))
+        self.nodes: Ledger[str, str] = Ledger(lambda node: self._read_text(_NODE, node))
         self.events: list[Event] = []
 
     @property
@@ -112,8 +116,24 @@ class Work:
         shown = {workspace: count for workspace, count in counts.items() if count}
         self.projects.put(project.id, replace(project, job_counts=shown))
 
+    def open_jobs(self) -> Iterator[Job]:
+        """Yield every job that is not in a final phase, as this transaction sees them."""
+        changed = {job_id: job for job_id, _, job in self.jobs.changes()}
+        for job in self._cache.open_jobs():
+            if job.id not in changed:
+                yield job
+        yield from (job for job in changed.values() if job is not None and not job.final)
+
     def _ledgers(self) -> tuple[Ledger[Any, Any], ...]:
-        return (self.jobs, self.projects, self.users, self.cursors, self.documents)
+        return (
+            self.jobs,
+            self.projects,
+            self.users,
+            self.cursors,
+            self.documents,
+            self.pools,
+            self.nodes,
+        )
 
     def _read_job(self, job_id: JobId) -> Job | None:
         check_text(job_id)
@@ -140,6 +160,11 @@ class Work:
         check_text(*key)
         project_id, kind, document_id = key
         return self._connect().scalar(_DOCUMENT, {"project": project_id, "kind": kind, "key": document_id})
+
+    def _read_text(self, statement: Select[Any], key: str) -> str | None:
+        check_text(key)
+        found: str | None = self._connect().scalar(statement, {"key": key})
+        return found
 
 
 def _listed_in(job: Job | None) -> str | None:

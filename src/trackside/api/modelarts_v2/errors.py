@@ -17,6 +17,7 @@ CODE_OF: dict[ErrorKind, tuple[int, str]] = {
     ErrorKind.FORBIDDEN: (403, "APIGW.0302"),
     ErrorKind.JOB_NOT_FOUND: (404, "ModelArts.JobNotFound"),
     ErrorKind.TASK_NOT_FOUND: (404, "ModelArts.TaskNotFound"),
+    ErrorKind.POOL_NOT_FOUND: (404, "ModelArts.50015001"),
     ErrorKind.NOT_FOUND: (404, "APIGW.0101"),
     ErrorKind.NAME_TAKEN: (409, "ModelArts.0103"),
     ErrorKind.FLAVOR_NOT_FOUND: (400, "ModelArts.2781"),

@@ -17,6 +17,7 @@ STATUS_OF: dict[ErrorKind, int] = {
     ErrorKind.FORBIDDEN: 403,
     ErrorKind.JOB_NOT_FOUND: 404,
     ErrorKind.TASK_NOT_FOUND: 404,
+    ErrorKind.POOL_NOT_FOUND: 404,
     ErrorKind.NOT_FOUND: 404,
     ErrorKind.NAME_TAKEN: 409,
     ErrorKind.FLAVOR_NOT_FOUND: 400,

@@ -19,6 +19,7 @@ CODE_OF: dict[ErrorKind, tuple[int, str]] = {
     ErrorKind.FORBIDDEN: (403, "Forbidden.NoPermission"),
     ErrorKind.JOB_NOT_FOUND: (404, "JobNotFound"),
     ErrorKind.TASK_NOT_FOUND: (404, "PodNotFound"),
+    ErrorKind.POOL_NOT_FOUND: (404, "ResourceQuotaNotFound"),
     ErrorKind.NOT_FOUND: (404, "ResourceNotFound"),
     ErrorKind.NAME_TAKEN: (409, "NameAlreadyExists"),
     ErrorKind.FLAVOR_NOT_FOUND: (400, "EcsSpecNotFound"),
