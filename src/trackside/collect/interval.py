@@ -63,7 +63,13 @@ class Gauge:
         self._sum, self._count = 0.0, 0
         return mean
 
-    def ship_last(self) -> float | None:
-        """Return the mean or, for want of a reading, the level at which the interval began."""
-        mean = self.ship()
-        return self._last if mean is None else mean
+    def ship_newest(self) -> float | None:
+        """Return the newest reading since the last shipment: of codes and counts there is no mean."""
+        newest = self._last if self._count else None
+        self._sum, self._count = 0.0, 0
+        return newest
+
+    @property
+    def last(self) -> float | None:
+        """Return the newest reading ever."""
+        return self._last

@@ -5,17 +5,17 @@ from zero at its shim's start; one that is found running is counted from what it
 """
 
 import os
+from collections.abc import Callable, Iterable, Mapping
 
+from trackside.collect.cards import TOLD_ONCE, Card, CardReading
 from trackside.collect.cpu import CpuMeter
 from trackside.collect.disk import disk_at_birth, read_disk
-from trackside.collect.gpu import CardReading
 from trackside.collect.interval import Counter, Gauge
 from trackside.collect.memory import MemoryMeter
 from trackside.collect.network import NetworkMeter
 from trackside.collect.probe import ExitTotals, TaskProbe
 from trackside.collect.processes import TICKS_PER_SECOND, ProcessTree
 from trackside.domain.metric import Metric, Sample
-from trackside.domain.resources import Accelerator
 
 YOUNG_MS = 5_000  # how long a task is read every second
 YOUNG_READ_MS = 1_000
@@ -26,6 +26,28 @@ _DISK = (Metric.DISK_READ_BYTES_PER_SECOND, Metric.DISK_WRITE_BYTES_PER_SECOND)
 _NETWORK = (Metric.NETWORK_RECEIVE_BYTES_PER_SECOND, Metric.NETWORK_SEND_BYTES_PER_SECOND)
 _COUNTERS = (Metric.CPU_PERCENT, *_DISK, *_NETWORK)
 _MACHINE_CORES = os.cpu_count() or 1
+# Codes and counts, of which the newest counts and a mean says nothing.
+_NEWEST = frozenset({Metric.MEMORY_PEAK_BYTES, Metric.GPU_ECC_ERRORS, Metric.GPU_XID, Metric.NPU_ERROR_CODE})
+
+
+def _mean(values: Iterable[float]) -> float:
+    known = list(values)
+    return sum(known) / len(known)
+
+
+# How the numbers of a task's cards make one of the task; the others are of single cards only.
+_OF_ALL_CARDS: dict[Metric, Callable[[Iterable[float]], float]] = {
+    Metric.GPU_PERCENT: _mean,
+    Metric.GPU_MEMORY_PERCENT: _mean,
+    Metric.GPU_MEMORY_USED_BYTES: sum,
+    Metric.GPU_POWER_WATTS: sum,
+    Metric.GPU_TEMPERATURE_CELSIUS: max,
+    Metric.NPU_PERCENT: _mean,
+    Metric.NPU_MEMORY_PERCENT: _mean,
+    Metric.NPU_MEMORY_USED_BYTES: sum,
+    Metric.NPU_POWER_WATTS: sum,
+    Metric.NPU_TEMPERATURE_CELSIUS: max,
+}
 
 GaugeKey = tuple[Metric, int | None]  # with the card
 
@@ -37,7 +59,7 @@ class TaskMeter:
         self.probe = probe
         self.tree = ProcessTree(probe.shim_pid, probe.cgroup)
         self.network = NetworkMeter(self.tree, probe.cgroup)
-        self.gpus = frozenset(probe.cards if probe.resources.accelerator is Accelerator.GPU else ())
+        self.cards: frozenset[Card] = frozenset((probe.resources.accelerator, card) for card in probe.cards)
         self._cpu = CpuMeter(probe.cgroup)
         self._memory = MemoryMeter(probe.cgroup)
         self._counters = {metric: Counter() for metric in _COUNTERS}
@@ -72,7 +94,7 @@ class TaskMeter:
         """Note that a reading begins: if it fails, the next one is not due at once."""
         self._read_ms = now_ms
 
-    def read(self, now_ms: int, *, network: bool, cards: dict[int, CardReading]) -> None:
+    def read(self, now_ms: int, *, network: bool, cards: Mapping[Card, CardReading]) -> None:
         """Read all devices. The tree knows its new processes, the network meter its sockets."""
         self._counters[Metric.CPU_PERCENT].see(self._cpu.read(self.tree), now_ms)
         disk = read_disk(self.tree)
@@ -81,10 +103,8 @@ class TaskMeter:
         if network:
             self._network_read = True
             self._see(_NETWORK, self.network.read(), now_ms)
-        memory_bytes = self._memory.read(self.tree)
-        if memory_bytes is not None:
-            self._gauge(Metric.MEMORY_PERCENT, None).see(self._memory_percent(memory_bytes))
-        self._see_cards([(card, reading) for card, reading in cards.items() if card in self.gpus])
+        self._see_memory()
+        self._see_cards({card: cards[family, card] for family, card in self.cards & cards.keys()})
 
     def wants_to_ship(self, now_ms: int, interval_ms: int) -> bool:
         """Say whether enough time is covered: a sliver would weigh as much as a whole interval."""
@@ -93,12 +113,12 @@ class TaskMeter:
     def ship(self, now_ms: int, at_ms: int) -> list[Sample]:
         """Return the samples of the interval that ends now."""
         self._shipped_ms = now_ms
-        return self._samples(at_ms, {key: gauge.ship() for key, gauge in self._gauges.items()})
+        return self._samples(at_ms, self._levels())
 
     def end(self, at_ms: int, totals: ExitTotals | None) -> list[Sample]:
         """Return the samples of the last, partial interval, from what the shim counted."""
         if totals is None:
-            return self._samples(at_ms, {key: gauge.ship() for key, gauge in self._gauges.items()})
+            return self._samples(at_ms, self._levels())
         if self._shipped_any and totals.ended_boot_ms - self._shipped_ms < TAIL_MS_MIN:
             return []
         ended_ms = totals.ended_boot_ms
@@ -111,7 +131,15 @@ class TaskMeter:
         if (Metric.MEMORY_PERCENT, None) not in self._gauges and totals.max_rss_bytes > 0:
             # Over before its first reading: the peak of its largest process is what is known.
             self._gauge(Metric.MEMORY_PERCENT, None).see(self._memory_percent(totals.max_rss_bytes))
-        return self._samples(at_ms, {key: gauge.ship_last() for key, gauge in self._gauges.items()})
+            self._gauge(Metric.MEMORY_PEAK_BYTES, None).see(totals.max_rss_bytes)
+        shipped = self._levels()
+        # For want of a reading the level at which the interval began is the best there is.
+        last = {
+            key: self._gauges[key].last
+            for key, value in shipped.items()
+            if value is None and key[0] not in TOLD_ONCE
+        }
+        return self._samples(at_ms, shipped | last)
 
     def close(self) -> None:
         """Close all files."""
@@ -123,16 +151,41 @@ class TaskMeter:
         for metric, value in zip(metrics, values, strict=True):
             self._counters[metric].see(value, now_ms)
 
-    def _see_cards(self, readings: list[tuple[int, CardReading]]) -> None:
-        for metric, values in (
-            (Metric.GPU_PERCENT, {card: reading.busy_percent for card, reading in readings}),
-            (Metric.GPU_MEMORY_PERCENT, {card: reading.memory_percent for card, reading in readings}),
+    def _see_memory(self) -> None:
+        memory = self._memory.read(self.tree)
+        if memory is None:
+            return
+        self._gauge(Metric.MEMORY_PERCENT, None).see(self._memory_percent(memory.used_bytes))
+        for metric, value in (
+            (Metric.MEMORY_PEAK_BYTES, memory.peak_bytes),
+            (Metric.SHM_USED_BYTES, memory.shared_bytes),
         ):
-            known = {card: value for card, value in values.items() if value is not None}
-            for card, value in known.items():
+            if value is not None:
+                self._gauge(metric, None).see(value)
+
+    def _see_cards(self, readings: Mapping[int, CardReading]) -> None:
+        of_metric: dict[Metric, list[float]] = {}
+        for card, reading in readings.items():
+            for metric, value in (*reading.values.items(), *self._holders(reading)):
                 self._gauge(metric, card).see(value)
-            if known:
-                self._gauge(metric, None).see(sum(known.values()) / len(known))
+                of_metric.setdefault(metric, []).append(value)
+        for metric, join in _OF_ALL_CARDS.items():
+            if metric in of_metric:
+                self._gauge(metric, None).see(join(of_metric[metric]))
+
+    def _holders(self, reading: CardReading) -> tuple[tuple[Metric, float], ...]:
+        """Return how many processes of the task, and of others, hold memory of a card."""
+        if reading.holders is None:
+            return ()
+        own = len(reading.holders & self.tree.processes.keys())
+        foreign = len(reading.holders) - own
+        return ((Metric.GPU_PROCESSES, own), (Metric.GPU_FOREIGN_PROCESSES, foreign))
+
+    def _levels(self) -> dict[GaugeKey, float | None]:
+        return {
+            key: gauge.ship_newest() if key[0] in _NEWEST else gauge.ship()
+            for key, gauge in self._gauges.items()
+        }
 
     def _gauge(self, metric: Metric, card: int | None) -> Gauge:
         return self._gauges.setdefault((metric, card), Gauge())

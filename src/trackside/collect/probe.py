@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trackside.domain.exchange import TaskKey
+from trackside.domain.job import MetricSource
 from trackside.domain.resources import Resources
 
 
@@ -33,6 +34,8 @@ class TaskProbe:
     resources: Resources
     cards: tuple[int, ...] = ()
     cgroup: CgroupDirs | None = None
+    custom_metrics: tuple[MetricSource, ...] = ()  # where the job's own metrics are read
+    log_patterns: tuple[tuple[str, str], ...] = ()  # (name, regular expression) of numbers in its log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,10 @@ true numbers. A reading in between is merged into the next sample.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 
+from trackside.collect.cards import STALE_INTERVALS, CardSource, CardWatch
 from trackside.collect.gpu import Gpus
 from trackside.collect.meter import TaskMeter
 from trackside.collect.network import SocketPass
@@ -19,9 +20,15 @@ from trackside.domain.metric import Sample
 
 
 class Sensors:
-    """Measures all tasks of a node."""
+    """Measures all tasks of a node; cards through the sources given, or through NVML alone."""
 
-    def __init__(self, interval_ms: int, *, clock: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self,
+        interval_ms: int,
+        *,
+        clock: Callable[[], int] | None = None,
+        sources: Sequence[CardSource] | None = None,
+    ) -> None:
         if interval_ms <= 0:
             raise ValueError(f"the interval must be positive, not {interval_ms} ms")
         self._interval_ms = interval_ms
@@ -29,7 +36,9 @@ class Sensors:
         self._meters: dict[TaskKey, TaskMeter] = {}
         self._scan = ProcessScan()
         self._sockets = SocketPass()
-        self._gpus = Gpus()
+        self._cards = CardWatch(
+            [Gpus()] if sources is None else sources, stale_ms=STALE_INTERVALS * interval_ms
+        )
         self._next_pass_ms = self._pass_after(self._now_ms())
 
     def __enter__(self) -> "Sensors":
@@ -99,22 +108,24 @@ class Sensors:
             meter.close()
         self._meters.clear()
         self._sockets.close()
-        self._gpus.close()
+        self._cards.close()
 
     def _read(self, meters: list[TaskMeter], now_ms: int) -> None:
         if not meters:
             return
         for meter in meters:
             meter.tried(now_ms)
+        cards = frozenset(card for meter in meters for card in meter.cards)
+        self._cards.ask(cards, now_ms)  # first: they are read while everything else is
         everybody = self._meters.values()
         self._scan.find([meter.tree for meter in everybody])
         for meter in meters:
             meter.tree.refresh()
         network = self._sockets.read([meter.network for meter in everybody])
-        cards = self._gpus.read({card for meter in meters for card in meter.gpus})
+        readings = self._cards.collect(cards, now_ms)
         for meter in meters:
             if not meter.tree.over:
-                meter.read(now_ms, network=network, cards=cards)
+                meter.read(now_ms, network=network, cards=readings)
 
     def _pass_after(self, now_ms: int) -> int:
         return (now_ms // self._interval_ms + 1) * self._interval_ms

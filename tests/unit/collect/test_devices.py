@@ -1,5 +1,6 @@
 """What real processes do, against what the sensors say of it."""
 
+import shutil
 import subprocess
 import sys
 import time
@@ -193,12 +194,10 @@ def test_interfaces_are_summed_without_loopback() -> None:
 
 
 NAMESPACED = """
-import json, socket, sys
-from pyroute2 import IPRoute
-with IPRoute() as route:
-    route.link("add", ifname="near", kind="veth", peer="far")
-    for name in ("near", "far"):
-        route.link("set", index=route.link_lookup(ifname=name)[0], state="up")
+import json, socket, subprocess, sys
+subprocess.run("ip link add near type veth peer name far".split(), check=True)
+for name in ("near", "far"):
+    subprocess.run(f"ip link set {name} up".split(), check=True)
 raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 raw.bind(("near", 0))
 print(json.dumps("ready"), flush=True)
@@ -212,6 +211,8 @@ for line in sys.stdin:
 def test_a_namespace_of_its_own_is_counted_by_its_interfaces(sensors: Sensors, clock: Clock) -> None:
     if subprocess.run(["unshare", "-n", "true"], capture_output=True, check=False).returncode != 0:
         missing("the right to make network namespaces")
+    if shutil.which("ip") is None:
+        missing("ip (iproute2)")
     with task() as ours:
         ours.do(f"start('n', 'unshare', '-n', {sys.executable!r}, '-c', {NAMESPACED!r})")
         began_ms = begun(sensors, clock, ours)

@@ -52,18 +52,25 @@ def test_a_missed_reading_is_covered_by_the_next_one() -> None:
 def test_a_gauge_is_the_mean_of_its_readings() -> None:
     gauge = Gauge()
     assert gauge.ship() is None
-    assert gauge.ship_last() is None
+    assert gauge.last is None
     for value in (1, 2, 6):
         gauge.see(value)
     assert gauge.ship() == 3
     assert gauge.ship() is None
 
 
-def test_the_last_interval_falls_back_to_the_level_it_began_with() -> None:
+def test_a_gauge_remembers_the_level_it_began_with() -> None:
     gauge = Gauge()
     gauge.see(1)
     gauge.see(5)
     assert gauge.ship() == 3
-    assert gauge.ship_last() == 5
-    gauge.see(7)
-    assert gauge.ship_last() == 7
+    assert gauge.last == 5
+
+
+def test_of_codes_the_newest_is_shipped_once() -> None:
+    gauge = Gauge()
+    assert gauge.ship_newest() is None
+    gauge.see(79)
+    gauge.see(43)
+    assert gauge.ship_newest() == 43
+    assert gauge.ship_newest() is None

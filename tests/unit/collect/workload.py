@@ -18,7 +18,7 @@ from trackside.collect.sensors import Sensors, boot_ms
 from trackside.domain.exchange import TaskKey
 from trackside.domain.job import JobId, TaskName
 from trackside.domain.metric import Sample
-from trackside.domain.resources import Resources
+from trackside.domain.resources import Accelerator, Resources
 
 MIB = 1024**2
 
@@ -115,6 +115,7 @@ class Task:
     memory_bytes: int = 1024 * MIB
     cgroup: CgroupDirs | None = None
     cards: tuple[int, ...] = ()
+    accelerator: Accelerator = Accelerator.NONE
     samples: list[Sample] = field(default_factory=list)
 
     @property
@@ -123,7 +124,12 @@ class Task:
 
     @property
     def probe(self) -> TaskProbe:
-        resources = Resources(cpu_cores=self.cores, memory_bytes=self.memory_bytes)
+        resources = Resources(
+            cpu_cores=self.cores,
+            memory_bytes=self.memory_bytes,
+            cards=len(self.cards),
+            accelerator=self.accelerator,
+        )
         return TaskProbe(
             key=self.key, shim_pid=self.shim.pid, resources=resources, cards=self.cards, cgroup=self.cgroup
         )
