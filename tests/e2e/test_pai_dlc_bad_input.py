@@ -98,6 +98,24 @@ def test_strangers_are_refused(server: LiveServer) -> None:
         assert (status, answer["Code"]) == (401, "InvalidCredentials")
 
 
+def test_the_token_of_a_job_reads_that_job_and_no_more(server: LiveServer, job_id: str) -> None:
+    _, answer = call(server, "GET", f"{PREFIX}tokens?TargetId={job_id}&TargetType=job&ExpireTime=60")
+    token = f"Token={answer['Token']}"
+    metrics = f"{PREFIX}jobs/{job_id}/metrics?MetricType=CpuCoreUsage&{token}"
+    status, answer = call(server, "GET", metrics, token="-")
+    assert (status, answer.get("JobId")) == (200, job_id)
+    _, other = call(server, "POST", f"{PREFIX}jobs", GOOD)
+    for method, path in (
+        ("GET", f"jobs/{other['JobId']}?{token}"),
+        ("GET", f"jobs?{token}"),
+        ("POST", f"jobs/{job_id}/stop?{token}"),
+        ("DELETE", f"jobs/{job_id}?{token}"),
+    ):
+        status, answer = call(server, method, PREFIX + path, token="-")
+        assert (status, answer["Code"]) == (403, "Forbidden.NoPermission")
+    assert call(server, "GET", f"{metrics}x", token="-")[0] == 401
+
+
 def test_no_request_meets_a_bug(server: LiveServer, job_id: str) -> None:
     schema = schemathesis.openapi.from_url(f"{server.endpoint}/openapi.json")
     operations = [found.ok() for found in schema.get_all_operations()]

@@ -13,7 +13,15 @@ from trackside.api.pai_dlc.ids import job_id, path_job
 from trackside.api.pai_dlc.search import Search, to_search
 from trackside.api.pai_dlc.signals import forget_signals
 from trackside.api.pai_dlc.translate_job import job_answer, job_item
-from trackside.api.pai_dlc.translate_spec import DIALECT, PRIORITY_OF, not_acted_on, to_spec, writable_urls
+from trackside.api.pai_dlc.translate_spec import (
+    DIALECT,
+    PRIORITY_OF,
+    images_not_used,
+    not_acted_on,
+    to_spec,
+    writable_urls,
+)
+from trackside.api.pai_dlc.turns import alone
 from trackside.api.pai_dlc.wire_create import ACCESSIBILITIES, CreateJobBody, UpdateJobBody
 from trackside.api.pai_dlc.wire_job import JobAnswer, JobDone, JobPageAnswer
 from trackside.domain.errors import Invalid
@@ -36,7 +44,7 @@ async def create_job(call: Call) -> JobDone:
     absent = [url for url in writable_urls(body) if not await call.services.objects.list(call.caller, url)]
     spec = to_spec(body, call.services.catalog, absent=absent)
     job = await call.services.jobs.submit(call.caller, spec)
-    for message in not_acted_on(body):
+    for message in (*not_acted_on(body), *images_not_used(spec, call.services.catalog)):
         await call.services.jobs.note(call.caller, job.id, task_names(spec)[0], message, Level.WARNING)
     if body.template_id:
         await templates.used(call, body.template_id)
@@ -69,14 +77,15 @@ async def update_job(call: Call) -> JobDone:
     """Change a job's visibility, description or priority."""
     body = call.body
     assert isinstance(body, UpdateJobBody)
-    job = path_job(call)
-    _check_unchanged(body, job.spec)
-    change = JobChange(
-        description=body.description,
-        priority=PRIORITY_OF[body.priority] if body.priority else None,
-        declared=_redeclared(body, job.spec),
-    )
-    return _done(call, await call.services.jobs.change(call.caller, job.id, change))
+    async with alone(call):
+        job = path_job(call)
+        _check_unchanged(body, job.spec)
+        change = JobChange(
+            description=body.description,
+            priority=PRIORITY_OF[body.priority] if body.priority else None,
+            declared=_redeclared(body, job.spec),
+        )
+        return _done(call, await call.services.jobs.change(call.caller, job.id, change))
 
 
 async def stop_job(call: Call) -> JobDone:

@@ -5,6 +5,7 @@ import json
 from trackside.api.operation import Call
 from trackside.api.pai_dlc.checks import flag, one_of
 from trackside.api.pai_dlc.ids import find_job
+from trackside.api.pai_dlc.turns import alone
 from trackside.api.pai_dlc.wire_reports import TAGGED_MAX, TAGS_MAX, Done, TagBody
 from trackside.domain.errors import Invalid
 from trackside.domain.job import Job
@@ -22,12 +23,12 @@ async def tag_resources(call: Call) -> Done:
     new = {tag.key: tag.value for tag in body.tag or ()}
     if not new:
         raise Invalid("Tag is missing: give at least one key and its value")
-    jobs = _jobs(call, body.resource_id or [])
-    wanted = [(job, {**job.spec.tags, **new}) for job in jobs]
-    if any(len(tags) > TAGS_OF_JOB_MAX for _, tags in wanted):
-        raise Invalid(f"a job may have at most {TAGS_OF_JOB_MAX} tags")
-    for job, tags in wanted:
-        await call.services.jobs.change(call.caller, job.id, JobChange(tags=tags))
+    async with alone(call):
+        wanted = [(job, {**job.spec.tags, **new}) for job in _jobs(call, body.resource_id or [])]
+        if any(len(tags) > TAGS_OF_JOB_MAX for _, tags in wanted):
+            raise Invalid(f"a job may have at most {TAGS_OF_JOB_MAX} tags")
+        for job, tags in wanted:
+            await call.services.jobs.change(call.caller, job.id, JobChange(tags=tags))
     return Done(request_id=call.request_id)
 
 
@@ -37,9 +38,10 @@ async def untag_resources(call: Call) -> Done:
     everything, keys = flag(call, "All"), _texts(call, "TagKey", TAGS_MAX)
     if not everything and not keys:
         raise Invalid("TagKey is missing: name the tags to take off, or say All=true")
-    for job in _jobs(call, _texts(call, "ResourceId", TAGGED_MAX)):
-        left = {} if everything else {key: job.spec.tags[key] for key in job.spec.tags if key not in keys}
-        await call.services.jobs.change(call.caller, job.id, JobChange(tags=left))
+    async with alone(call):
+        for job in _jobs(call, _texts(call, "ResourceId", TAGGED_MAX)):
+            left = {key: job.spec.tags[key] for key in job.spec.tags if not everything and key not in keys}
+            await call.services.jobs.change(call.caller, job.id, JobChange(tags=left))
     return Done(request_id=call.request_id)
 
 

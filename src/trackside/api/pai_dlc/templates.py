@@ -11,6 +11,7 @@ import msgspec
 from trackside.api.operation import Call
 from trackside.api.pai_dlc.checks import chosen, now_ms, one_of, page, time_text
 from trackside.api.pai_dlc.search import ORDERS
+from trackside.api.pai_dlc.turns import alone
 from trackside.api.pai_dlc.wire_create import CreateJobBody
 from trackside.api.pai_dlc.wire_reports import (
     DefaultVersion,
@@ -105,9 +106,24 @@ async def update_template(call: Call) -> TemplateChanged:
     """Change a template; new content makes a new version."""
     body = call.body
     assert isinstance(body, TemplateChange)
-    template, now = await _path_template(call), time_text(now_ms())
     if body.constraints is not None and body.content is None:
         raise Invalid("Constraints can only be changed together with Content")
+    async with alone(call):
+        template = await _path_template(call)
+        number = _changed(call, template, body)
+        await _keep(call, template)
+    return TemplateChanged(
+        default_version=template.default_version,
+        gmt_modify_time=template.gmt_modify_time,
+        version=number,
+        version_created=body.content is not None,
+        request_id=call.request_id,
+    )
+
+
+def _changed(call: Call, template: Template, body: TemplateChange) -> int:
+    """Change a template as asked and return the number of its newest version."""
+    now = time_text(now_ms())
     template.template_name = body.template_name or template.template_name
     template.description = template.description if body.description is None else body.description
     template.metadata = template.metadata if body.metadata is None else body.metadata
@@ -119,14 +135,7 @@ async def update_template(call: Call) -> TemplateChanged:
         template.versions.append(_version(call, number, body.content, body.constraints, now))
         template.default_version = number if body.set_as_default else template.default_version
     template.gmt_modify_time, template.modified_by = now, call.caller.user
-    await _keep(call, template)
-    return TemplateChanged(
-        default_version=template.default_version,
-        gmt_modify_time=now,
-        version=number,
-        version_created=body.content is not None,
-        request_id=call.request_id,
-    )
+    return number
 
 
 async def set_default_version(call: Call) -> TemplateChanged:
@@ -134,10 +143,11 @@ async def set_default_version(call: Call) -> TemplateChanged:
     assert isinstance(call.body, DefaultVersion)
     if call.body.version is None:
         raise Invalid("Version is missing")
-    template = await _path_template(call)
-    template.default_version = _pick(template, call.body.version).version
-    template.gmt_modify_time, template.modified_by = time_text(now_ms()), call.caller.user
-    await _keep(call, template)
+    async with alone(call):
+        template = await _path_template(call)
+        template.default_version = _pick(template, call.body.version).version
+        template.gmt_modify_time, template.modified_by = time_text(now_ms()), call.caller.user
+        await _keep(call, template)
     return TemplateChanged(
         default_version=template.default_version,
         gmt_modify_time=template.gmt_modify_time,
@@ -170,9 +180,10 @@ async def filled(call: Call, body: CreateJobBody) -> CreateJobBody:
 
 async def used(call: Call, template_id: str) -> None:
     """Note that a job was just made from a template."""
-    template = await _find(call, template_id)
-    template.last_used_time = time_text(now_ms())
-    await _keep(call, template)
+    async with alone(call):
+        template = await _find(call, template_id)
+        template.last_used_time = time_text(now_ms())
+        await _keep(call, template)
 
 
 def _check_rule(path: str, rule: str, given: Mapping[str, Any], content: Mapping[str, Any]) -> None:

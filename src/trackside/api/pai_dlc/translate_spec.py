@@ -83,6 +83,13 @@ def not_acted_on(body: CreateJobBody) -> Iterator[str]:
         yield "Settings.EnableErrorMonitoringInAIMaster has no effect: there is no AIMaster here"
 
 
+def images_not_used(spec: JobSpec, catalog: Catalog) -> Iterator[str]:
+    """Say which images of roles no engine stands for; of the job's own, the job says so itself."""
+    for image in dict.fromkeys(role.image for role in spec.roles):
+        if image and image != spec.runtime.image and catalog.resolve(RuntimeChoice(image=image)) is None:
+            yield f"the image {image} was not used: no engine stands for it here"
+
+
 def _given(field: str, value: str | None) -> str:
     if not value:
         raise Invalid(f"{field} is missing")

@@ -80,6 +80,9 @@ class Api:
 
     def call(self, method: str, path: str, content: Any = None, **query: Any) -> tuple[int, Any]:
         """Send a request below /api/v1 and return status and decoded body."""
+        return self.run(self.acall(method, path, content, **query))
+
+    async def acall(self, method: str, path: str, content: Any = None, **query: Any) -> tuple[int, Any]:
         raw = (
             b""
             if content is None
@@ -101,7 +104,7 @@ class Api:
             "query_string": urlencode(query).encode(),
             "headers": [(b"content-length", str(len(raw)).encode())],
         }
-        self.run(self._app(scope, receive, send))
+        await self._app(scope, receive, send)
         return sent[0]["status"], json.loads(sent[1]["body"])
 
     def ok(self, method: str, path: str, content: Any = None, **query: Any) -> Any:

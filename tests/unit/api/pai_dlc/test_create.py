@@ -152,6 +152,13 @@ def test_what_is_not_acted_on_is_told_as_an_event(api: Api) -> None:
     assert "health checks are not run here" in events
 
 
+def test_every_image_that_is_not_used_is_told_once(api: Api) -> None:
+    specs = [{"Type": "Master", "Image": "a:1"}, {"Type": "Worker", "Image": "b:1"}]
+    events = api.get(f"jobs/{api.make(JobSpecs=specs)}/events")["Events"]
+    assert sum("the image a:1 was not used" in line for line in events) == 1
+    assert sum("the image b:1 was not used" in line for line in events) == 1
+
+
 def test_the_sdks_habitual_empty_arrays_are_fine(api: Api) -> None:
     empty = {"ElasticSpotSpecs": [], "LocalMountSpecs": [], "StartupDependencies": []}
     api.make(JobSpecs=[{**WORKER, **empty}], CustomEnvs=[], DataSources=[])

@@ -1,5 +1,6 @@
 """Logs, events, sizes, links, tokens, health checks, tags and signals."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -145,6 +146,19 @@ def test_tags_come_and_go(api: Api) -> None:
     assert api.get(f"jobs/{jobs[1]}")["Settings"]["Tags"] == {"team": "a"}
     api.ok("DELETE", "tags", ResourceType="Job", ResourceId=ids, All="True")
     assert "Settings" not in api.get(f"jobs/{jobs[0]}")
+
+
+def test_tags_put_on_at_once_are_all_there(api: Api) -> None:
+    job_id = api.make()
+
+    async def tag_all() -> list[tuple[int, Any]]:
+        tag = {"ResourceType": "Job", "ResourceId": [job_id]}
+        return await asyncio.gather(
+            *(api.acall("POST", "tags", {**tag, "Tag": [{"Key": f"k{n}"}]}) for n in range(8))
+        )
+
+    assert {status for status, _ in api.run(tag_all())} == {200}
+    assert set(api.job(job_id).spec.tags) == {f"k{n}" for n in range(8)}
 
 
 @pytest.mark.parametrize(

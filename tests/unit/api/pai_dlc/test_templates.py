@@ -1,5 +1,6 @@
 """Job templates: versions, rules, and jobs made from them."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -37,6 +38,17 @@ def test_a_template_has_versions(api: Api) -> None:
     assert (third["Version"], third["DefaultVersion"]) == (3, 3)
     assert api.ok("DELETE", path)["TemplateId"] == made["TemplateId"]
     assert api.refused("GET", path)[:2] == (404, "ResourceNotFound")
+
+
+def test_changes_at_once_lose_none(api: Api) -> None:
+    path = f"jobtemplates/{make(api)['TemplateId']}"
+
+    async def change_all() -> list[tuple[int, Any]]:
+        return await asyncio.gather(*(api.acall("PUT", path, {"Content": CONTENT}) for _ in range(8)))
+
+    answers = api.run(change_all())
+    assert sorted(answer["Version"] for _, answer in answers) == list(range(2, 10))
+    assert api.get(path, Version="all")["TotalCount"] == 9
 
 
 def test_templates_are_listed(api: Api) -> None:
