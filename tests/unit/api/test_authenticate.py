@@ -9,7 +9,8 @@ from huaweicloudsdkcore.signer.signer import Signer
 
 from trackside.api.authenticate import Authenticator
 from trackside.api.operation import Signed
-from trackside.auth.directory import Directory
+from trackside.auth.directory import Directory, caller_of
+from trackside.auth.temporary import TemporaryKeys
 from trackside.auth.tokens import digest
 from trackside.domain.errors import Forbidden, Unauthenticated
 from trackside.domain.identity import User, UserRole
@@ -96,3 +97,24 @@ def test_a_path_without_a_project_is_fine() -> None:
     assert AUTHENTICATE(request({"x-auth-token": "Tann"}, project_id=None)).project_id == "p"
     named = request({"x-auth-token": "Tann", "x-project-id": "p"}, project_id=None)
     assert AUTHENTICATE(named).user == "ann"
+
+
+def test_temporary_keys_go_with_their_token_only() -> None:
+    now_ms = lambda: time.time_ns() // 1_000_000  # noqa: E731
+    directory = Directory([user("ann")])
+    keys = TemporaryKeys(key=b"k", now_ms=now_ms, caller_named=lambda name: caller_of(user(name)))
+    authenticate = Authenticator(directory, now_ms=now_ms, temporary=keys)
+    made = keys.issue(caller_of(user("ann")), 60)
+
+    def signed(**more: str) -> Signed:
+        sdk = SdkRequest("GET", "http", "h", "/v2/p/jobs", query_params=[], header_params=more, body=b"")
+        Signer(BasicCredentials(made.access_key, made.secret_key, "p")).sign(sdk)
+        return request({key.lower(): value for key, value in sdk.header_params.items()})
+
+    assert authenticate(signed(**{"X-Security-Token": made.security_token})).user == "ann"
+    with pytest.raises(Unauthenticated, match="Unknown access key"):
+        authenticate(signed())
+    with pytest.raises(Unauthenticated, match="not one of this server"):
+        authenticate(signed(**{"X-Security-Token": "made up"}))
+    with pytest.raises(Unauthenticated, match="not taken here"):
+        AUTHENTICATE(signed(**{"X-Security-Token": made.security_token}))

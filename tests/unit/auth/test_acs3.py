@@ -67,6 +67,11 @@ def test_a_query_may_come_in_any_order(pairs: list[tuple[str, str]]) -> None:
     assert check(plain_acs3(pairs=tuple(pairs))) == PROOF
 
 
+def test_empty_parts_of_a_query_count_for_nothing() -> None:
+    wire = plain_acs3(pairs=(("a", "1"), ("b", "2")))
+    assert check(replace(wire, raw_query=b"&a=1&&b=2&")) == PROOF
+
+
 def test_requests_recorded_from_the_sdk() -> None:
     """alibabacloud_tea_openapi 0.4.6; checked also where the SDK cannot be installed."""
     wire = plain_acs3("GET", "/api/v1/jobs/dlc1/metrics", (("MetricType", "x"), ("Token", "ey a+b/训")))
