@@ -11,6 +11,7 @@ from trackside.domain.resources import GIB, Accelerator, Flavor, Resources
 from trackside.domain.runtime import Runtime
 
 DEFAULT_PORT = 8470
+METRICS_DAYS_MAX = 36_500
 
 
 class FlavorSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -79,6 +80,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     endpoint: str = ""  # how clients reach the server; empty: http://HOST:PORT
     task_user: str = "nobody"  # who tasks run as when the server is root
     sample_seconds: float = 5.0
+    metrics_raw_days: float = 15  # how long samples are kept as they came
+    metrics_rollup_days: float = 400  # how long their one-minute means, extremes and counts are kept
     stop_grace_seconds: float = 30.0  # what tasks get between TERM and KILL
     run_agent: bool = True  # keep an agent running on this machine
     node_id: str = ""  # empty: the machine's name
@@ -122,6 +125,11 @@ def _check(settings: Settings) -> None:
         raise Invalid(f"port must be 0 to 65535, not {settings.port}")
     if not 1 <= settings.sample_seconds <= 60:
         raise Invalid(f"sample_seconds must be 1 to 60, not {settings.sample_seconds:g}")
+    if not 0 < settings.metrics_raw_days <= settings.metrics_rollup_days <= METRICS_DAYS_MAX:
+        raise Invalid(
+            "metrics_raw_days must be more than 0 and at most metrics_rollup_days, and that at most"
+            f" {METRICS_DAYS_MAX:,}; they are {settings.metrics_raw_days:g} and {settings.metrics_rollup_days:g}"
+        )
     if not 0 <= settings.stop_grace_seconds <= 3600:
         raise Invalid(f"stop_grace_seconds must be 0 to 3600, not {settings.stop_grace_seconds:g}")
     if settings.images not in ("lenient", "strict"):

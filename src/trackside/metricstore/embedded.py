@@ -1,103 +1,136 @@
-"""Keeps samples in one SQLite file; knows how they are stored and averaged, and nothing else.
+"""Keeps samples in one SQLite file: what is acknowledged is on disk, what is old is small.
 
-One connection writes, behind a lock; every query that runs at the same time has a connection of its own
-and, in WAL mode, waits for nobody. An append returns when its transaction is on disk.
+This is the front; the file's format is told in docs/metric-store.md. Appends go to the tail and to memory; a
+thread moves them into blocks by the hour. Nothing here knows of tasks, dialects or HTTP.
 """
 
 import logging
-import math
 import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+
+import numpy as np
 
 from trackside.domain.errors import Invalid
 from trackside.domain.job import JobId
 from trackside.domain.metric import Sample
+from trackside.metricstore import tail
+from trackside.metricstore.compact import Compaction
+from trackside.metricstore.damage import Damage
+from trackside.metricstore.database import Database
+from trackside.metricstore.first_format import move_aside, samples_of
+from trackside.metricstore.head import Head
+from trackside.metricstore.intake import Intake
+from trackside.metricstore.layout import HOUR_MS
+from trackside.metricstore.reading import AT_MS_MAX, Answer, Reading, Window
+from trackside.metricstore.retention import Retention
+from trackside.metricstore.revisions import Revisions
+from trackside.metricstore.samples import Samples, join
 from trackside.ports import SeriesKey
 
 log = logging.getLogger(__name__)
 
-NAME_CHARS_MAX = 128
-AT_MS_MAX = 1 << 53  # beyond any clock; what a float still tells exactly
-CARD_MAX = 65_535
-VALUE_MAX = 1e300  # so that a sum of them is still a number
-SERIES_CACHED_MAX = 50_000
-BUSY_MS_MAX = 10_000  # how long to wait for another process that has the file
+DAY_MS = 24 * HOUR_MS
+HEAD_SAMPLES_MAX = 1 << 22  # in memory, 24 bytes each; beyond it they are compacted before their hour is over
+GRACE_MS = 120_000  # how long after its end an hour is compacted
+MAINTENANCE_SECONDS = 10.0
+COMMIT_ENTRIES_MAX = 64  # appends of several threads that share one commit
 
-NO_CARD = -1  # in the table only: SQLite takes two NULLs for different keys
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS series (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    job_id TEXT NOT NULL,
-    task TEXT NOT NULL,
-    metric TEXT NOT NULL,
-    card INTEGER NOT NULL,
-    UNIQUE (job_id, task, metric, card)
-);
-CREATE TABLE IF NOT EXISTS sample (
-    series_id INTEGER NOT NULL REFERENCES series (id),
-    at_ms INTEGER NOT NULL,
-    value REAL NOT NULL,
-    PRIMARY KEY (series_id, at_ms)
-) WITHOUT ROWID;
-"""
-_LATEST = """
-SELECT task, metric, card, at_ms, value FROM series, sample
-WHERE job_id = ? AND series_id = id AND at_ms >= ?
-  AND at_ms = (SELECT max(at_ms) FROM sample WHERE series_id = id)
-"""
-_MEANS = """
-SELECT at_ms / :step * :step AS t, avg(value)
-FROM sample
-WHERE series_id = :series AND at_ms >= :start AND at_ms < :end
-GROUP BY t
-"""
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """One append that waits for its commit."""
 
-_Key = tuple[str, str, str, int]  # job, task, metric, card
+    samples: Sequence[Sample]
+    done: bool = False
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """How long samples and rollups are kept; None: for ever."""
+
+    raw_ms: int | None
+    rollup_ms: int | None
+
+
+def _system_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(slots=True, eq=False)
+class _Thread:
+    """The one that keeps house."""
+
+    wake: threading.Event = field(default_factory=threading.Event)
+    ending: bool = False
+    thread: threading.Thread | None = None
 
 
 class EmbeddedMetricStore:
     """A MetricStore in one file."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-        # Threads come and go, so a query borrows a connection instead of owning one per thread.
-        self._idle_readers: deque[sqlite3.Connection] = deque()
-        self._writer = self._connect()
-        self._writer.execute("PRAGMA journal_mode = WAL")
-        self._writer.execute("PRAGMA synchronous = FULL")
-        self._writer.executescript(_SCHEMA)
-        self._series_ids: dict[_Key, int] = {}
-        # Begun at the clock, so that a number seen before a restart does not come back with other data.
-        self._revision = time.time_ns() // 1_000_000
-        self._revisions: dict[str, int] = {}
-        self._dropped = 0
+    def __init__(
+        self,
+        path: Path,
+        *,
+        raw_days: float | None = None,
+        rollup_days: float | None = None,
+        now_ms: Callable[[], int] = _system_ms,
+        background: bool = True,
+    ) -> None:
+        former = move_aside(path)
+        self._now_ms = now_ms
+        self._kept = _Kept(_days(raw_days), _days(rollup_days))
+        self._damage = Damage()
+        self._database = Database(path)
+        self._head = Head()
+        self._reading = Reading(self._database, self._head, self._damage)
+        self._compaction = Compaction(self._database, self._head, self._damage)
+        self._retention = Retention(self._database)
+        self._intake = Intake(self._damage)
+        self._revisions = Revisions()
+        self._queue: deque[_Entry] = deque()
+        self._maintenance = threading.Lock()
+        self._floor_ms = 0
+        self._expired_hour = -1
+        self._house = _Thread()
+        self._raise_floor()
+        self._head.add(join(list(tail.replay(self._database.writer, self._damage))))
+        for samples in samples_of(former):
+            self.append(samples)
+        former.unlink(missing_ok=True)
+        if background:
+            self._house.thread = threading.Thread(target=self._keep_house, name="metrics", daemon=True)
+            self._house.thread.start()
 
     @property
     def dropped(self) -> int:
         """Return how many samples were refused for what they were."""
-        return self._dropped
+        return self._intake.dropped
+
+    @property
+    def damaged(self) -> int:
+        """Return how many damaged blocks were met and left out."""
+        return self._damage.count
 
     def append(self, samples: Sequence[Sample]) -> None:
         """Keep samples; they are durable on return. What is no measurement is dropped and counted."""
-        good = [sample for sample in samples if _acceptable(sample)]
-        with self._lock:
-            if len(good) < len(samples):
-                self._dropped += len(samples) - len(good)
-                log.warning("%d of %d samples were no measurements", len(samples) - len(good), len(samples))
-            if not good:
-                return
-            with self._transaction():
-                rows = [(self._series_id(sample), sample.at_ms, float(sample.value)) for sample in good]
-                self._writer.executemany("INSERT OR IGNORE INTO sample VALUES (?, ?, ?)", rows)
-            for job_id in {sample.job_id for sample in good}:
-                self._touch(job_id)
+        entry = _Entry(samples)
+        self._queue.append(entry)
+        with self._database.lock:
+            if not entry.done:
+                self._commit()
+        if entry.error is not None:
+            raise entry.error
+        if self._head.count > HEAD_SAMPLES_MAX:
+            self._house.wake.set()
+            if self._house.thread is None or self._head.count > 2 * HEAD_SAMPLES_MAX:
+                self.compact(everything=True)
 
     def means(
         self,
@@ -114,129 +147,134 @@ class EmbeddedMetricStore:
         Steps are whole multiples of `step_ms` since the epoch; one that is only partly in the window has
         the samples that are.
         """
-        if step_ms <= 0:
-            raise Invalid(f"a step must be positive, not {step_ms} ms")
-        window = {"start": _clamped(start_ms), "end": _clamped(end_ms), "step": min(step_ms, AT_MS_MAX)}
-        found: dict[SeriesKey, dict[int, float]] = {}
-        with self._snapshot() as connection:
-            series = connection.execute(
-                "SELECT id, task, metric, card FROM series WHERE job_id = ?"
-                " AND (? IS NULL OR task = ?) AND (? IS NULL OR metric = ?)",
-                (job_id, task, task, metric, metric),
-            )
-            for series_id, name, measured, card in series.fetchall():
-                means = dict(connection.execute(_MEANS, window | {"series": series_id}))
-                if means:
-                    found[SeriesKey(name, measured, None if card == NO_CARD else card)] = means
-        return found
+        window = _window(start_ms, end_ms, step_ms)
+        answer = self._reading.cells(job_id, task=task, metric=metric, window=window, extremes=False)
+        if answer is None:
+            return {}
+        steps = (answer.cells.steps * window.step_ms).tolist()
+        means = (answer.cells.total / answer.cells.count).tolist()
+        return {
+            key: dict(zip(steps[first:last], means[first:last], strict=True))
+            for key, first, last in _ranges(answer)
+        }
 
     def latest(
-        self, job_ids: Sequence[JobId], *, since_ms: int
+        self, job_ids: Sequence[JobId], *, metric: str | None = None, since_ms: int
     ) -> dict[JobId, dict[SeriesKey, tuple[int, float]]]:
         """Return the newest sample (time, value) of every series that has one since then."""
-        found: dict[JobId, dict[SeriesKey, tuple[int, float]]] = {}
-        with self._snapshot() as connection:
-            for job_id in job_ids:
-                rows = connection.execute(_LATEST, (job_id, _clamped(since_ms)))
-                newest = {
-                    SeriesKey(task, metric, None if card == NO_CARD else card): (at_ms, value)
-                    for task, metric, card, at_ms, value in rows
-                }
-                if newest:
-                    found[job_id] = newest
-        return found
+        return {
+            JobId(job): dict(
+                zip(keys, zip(found.at_ms.tolist(), found.values.tolist(), strict=True), strict=True)
+            )
+            for job, keys, found in self._reading.newest(job_ids, metric, _clamped(since_ms))
+        }
 
     def revision(self, job_id: JobId) -> int:
         """Return a number that changes whenever samples of the job arrive."""
-        return self._revisions.get(job_id, 0)
+        return self._revisions.of(job_id)
 
     def forget(self, job_id: JobId) -> None:
-        """Drop all samples of a job."""
-        with self._lock:
-            with self._transaction():
-                self._writer.execute(
-                    "DELETE FROM sample WHERE series_id IN (SELECT id FROM series WHERE job_id = ?)",
-                    (job_id,),
-                )
-                self._writer.execute("DELETE FROM series WHERE job_id = ?", (job_id,))
-            for key in [key for key in self._series_ids if key[0] == job_id]:
-                del self._series_ids[key]
-            self._touch(job_id)
+        """Drop all samples of a job: none is told from now on, the space is given back in the background."""
+        with self._database.transaction() as writer:
+            writer.execute("UPDATE job SET name = NULL WHERE name = ?", (job_id,))
+            self._intake.forget(job_id)
+        self._revisions.touch([job_id])
+        self._expired_hour = -1
+        self._house.wake.set()
+
+    def compact(self, *, everything: bool = False) -> int:
+        """Move the samples of the hours that are over (or all) into blocks; return how many."""
+        until_ms = AT_MS_MAX if everything else (self._now_ms() - GRACE_MS) // HOUR_MS * HOUR_MS
+        with self._maintenance:
+            oldest = self._head.oldest_ms
+            if oldest is None or oldest >= until_ms:
+                return 0
+            return self._compaction.run(floor_ms=self._floor_ms, until_ms=until_ms)
+
+    def expire(self) -> None:
+        """Remove what is too old or was forgotten, and give its space back."""
+        with self._maintenance:
+            now = self._now_ms()
+            self._raise_floor()
+            rollup_ms = 0 if self._kept.rollup_ms is None else max(0, now - self._kept.rollup_ms)
+            self._retention.expire(raw_before_ms=self._floor_ms, rollups_before_ms=rollup_ms)
+            for job in self._retention.ended_before(rollup_ms):
+                self.forget(JobId(job))
+            self._retention.purge()
+            self._retention.shrink(lambda: self._house.ending)
+            self._expired_hour = now // HOUR_MS
 
     def close(self) -> None:
-        """Close all connections; no other thread may be using the store any longer."""
-        with self._lock:
-            while self._idle_readers:
-                self._idle_readers.pop().close()
-            self._writer.close()
+        """Stop the thread and close all connections; no other thread may be using the store any longer."""
+        self._house.ending = True
+        self._house.wake.set()
+        if self._house.thread is not None:
+            self._house.thread.join()
+        self._database.close()
 
-    def _connect(self) -> sqlite3.Connection:
-        # Transactions are ours to begin (isolation_level None). A connection changes threads, but is never
-        # used by two at once.
-        connection = sqlite3.connect(
-            self._path, timeout=BUSY_MS_MAX / 1000, isolation_level=None, check_same_thread=False
-        )
-        connection.execute("PRAGMA foreign_keys = ON")
-        return connection
-
-    def _touch(self, job_id: str) -> None:
-        self._revision += 1
-        self._revisions[job_id] = self._revision
-
-    def _series_id(self, sample: Sample) -> int:
-        card = NO_CARD if sample.card is None else sample.card
-        key = (sample.job_id, sample.task, sample.metric, card)
-        series_id = self._series_ids.get(key)
-        if series_id is None:
-            self._writer.execute(
-                "INSERT OR IGNORE INTO series (job_id, task, metric, card) VALUES (?, ?, ?, ?)", key
-            )
-            row = self._writer.execute(
-                "SELECT id FROM series WHERE job_id = ? AND task = ? AND metric = ? AND card = ?", key
-            ).fetchone()
-            series_id = int(row[0])
-            if len(self._series_ids) >= SERIES_CACHED_MAX:
-                self._series_ids.clear()
-            self._series_ids[key] = series_id
-        return series_id
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._writer.execute("BEGIN IMMEDIATE")
+    def _commit(self) -> None:
+        """Commit what waits, together; the lock is held."""
+        entries = [self._queue.popleft() for _ in range(min(len(self._queue), COMMIT_ENTRIES_MAX))]
+        jobs: set[str] = set()
         try:
-            yield
-            self._writer.execute("COMMIT")
-        except BaseException:
-            if self._writer.in_transaction:
-                self._writer.execute("ROLLBACK")
-            self._series_ids.clear()  # ids handed out in it were never stored
-            raise
+            with self._database.transaction() as writer:
+                taken = self._take(writer, entries, jobs)
+            self._head.add(taken)
+            self._revisions.touch(jobs)
+            for entry in entries:
+                entry.done = True
+        except BaseException as error:
+            self._intake.discard(jobs)
+            for entry in entries:
+                entry.done, entry.error = True, error
 
-    @contextmanager
-    def _snapshot(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection on which several queries see one state."""
-        try:
-            connection = self._idle_readers.pop()
-        except IndexError:
-            connection = self._connect()
-        connection.execute("BEGIN")
-        try:
-            yield connection
-        finally:
-            connection.execute("ROLLBACK")
-            self._idle_readers.append(connection)
+    def _take(self, writer: sqlite3.Connection, entries: Sequence[_Entry], jobs: set[str]) -> Samples:
+        now, parts = self._now_ms(), []
+        for entry in entries:
+            part, found = self._intake.columns(writer, entry.samples, floor_ms=self._floor_ms, now_ms=now)
+            jobs |= found
+            parts.append(part)
+        taken = join(parts)
+        if len(taken):
+            tail.append(writer, taken)
+        return taken
+
+    def _raise_floor(self) -> None:
+        """Move the time before which there are no raw samples; it never goes back."""
+        if self._kept.raw_ms is not None:
+            floor = (self._now_ms() - self._kept.raw_ms) // HOUR_MS * HOUR_MS
+            self._floor_ms = self._reading.floor_ms = max(self._floor_ms, floor)
+
+    def _keep_house(self) -> None:
+        while not self._house.ending:
+            self._house.wake.wait(MAINTENANCE_SECONDS)
+            self._house.wake.clear()
+            if self._house.ending:
+                return
+            try:
+                self.compact(everything=self._head.count > HEAD_SAMPLES_MAX)
+                if self._expired_hour != self._now_ms() // HOUR_MS:
+                    self.expire()
+            except Exception:
+                log.exception("metrics: could not compact; trying again")
 
 
-def _acceptable(sample: Sample) -> bool:
-    names = (sample.job_id, sample.task, sample.metric)
-    return (
-        math.isfinite(sample.value)
-        and abs(sample.value) <= VALUE_MAX
-        and 0 <= sample.at_ms < AT_MS_MAX
-        and all(0 < len(name) <= NAME_CHARS_MAX and name.isprintable() for name in names)
-        and (sample.card is None or 0 <= sample.card <= CARD_MAX)
-    )
+def _days(days: float | None) -> int | None:
+    return None if days is None else int(days * DAY_MS)
+
+
+def _window(start_ms: int, end_ms: int, step_ms: int) -> Window:
+    if step_ms <= 0:
+        raise Invalid(f"a step must be positive, not {step_ms} ms")
+    return Window(_clamped(start_ms), _clamped(end_ms), min(step_ms, AT_MS_MAX))
 
 
 def _clamped(at_ms: int) -> int:
     return min(max(at_ms, 0), AT_MS_MAX)
+
+
+def _ranges(answer: Answer) -> list[tuple[SeriesKey, int, int]]:
+    """Return where the cells of each series stand that has any."""
+    first = np.searchsorted(answer.cells.ids, answer.ids, side="left").tolist()
+    last = np.searchsorted(answer.cells.ids, answer.ids, side="right").tolist()
+    return [(key, a, b) for key, a, b in zip(answer.keys, first, last, strict=True) if b > a]

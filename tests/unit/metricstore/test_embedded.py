@@ -9,7 +9,7 @@ import pytest
 
 from trackside.domain.job import JobId
 from trackside.domain.metric import Sample
-from trackside.metricstore import embedded
+from trackside.metricstore import names
 from trackside.metricstore.embedded import EmbeddedMetricStore
 
 JOB = JobId("job")
@@ -38,8 +38,8 @@ def test_dropped_samples_are_counted(store: EmbeddedMetricStore) -> None:
 
 
 def test_an_append_is_synced_before_it_returns(store: EmbeddedMetricStore) -> None:
-    assert store._writer.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
-    assert store._writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert store._database.writer.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+    assert store._database.writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_an_append_that_fails_leaves_nothing_and_the_next_one_works(
@@ -47,13 +47,15 @@ def test_an_append_that_fails_leaves_nothing_and_the_next_one_works(
 ) -> None:
     with sqlite3.connect(path) as other:
         other.execute(
-            "CREATE TRIGGER refuse BEFORE INSERT ON sample WHEN NEW.value = 13"
-            " BEGIN SELECT RAISE(ABORT, 'thirteen'); END"
+            "CREATE TRIGGER refuse BEFORE INSERT ON tail BEGIN SELECT RAISE(ABORT, 'thirteen'); END"
         )
     other.close()
     revision = store.revision(JOB)
     with pytest.raises(sqlite3.IntegrityError, match="thirteen"):
         store.append([sample("worker-0"), sample("worker-1", value=13)])
+    with sqlite3.connect(path) as other:
+        other.execute("DROP TRIGGER refuse")
+    other.close()
     assert store.revision(JOB) == revision
     assert store.means(JOB, task=None, start_ms=0, end_ms=AT_MS + 1, step_ms=1000) == {}
     store.append([sample("worker-1"), sample("worker-0")])
@@ -62,17 +64,17 @@ def test_an_append_that_fails_leaves_nothing_and_the_next_one_works(
 
 def test_a_reader_in_the_middle_does_not_hold_up_the_writer(store: EmbeddedMetricStore) -> None:
     store.append([sample()])
-    with store._snapshot() as reading:
-        assert reading.execute("SELECT count(*) FROM sample").fetchone() == (1,)
+    with store._database.snapshot() as reading:
+        assert reading.execute("SELECT count(*) FROM tail").fetchone() == (1,)
         writer = threading.Thread(target=store.append, args=([sample("worker-1")],))
         writer.start()
         writer.join(timeout=30)
         assert not writer.is_alive()
-        assert reading.execute("SELECT count(*) FROM sample").fetchone() == (1,)  # its own moment
+        assert reading.execute("SELECT count(*) FROM tail").fetchone() == (1,)  # its own moment
 
 
 def test_more_series_than_are_remembered(store: EmbeddedMetricStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "SERIES_CACHED_MAX", 3)
+    monkeypatch.setattr(names, "SERIES_CACHED_MAX", 3)
     for _ in range(2):
         store.append([sample(f"worker-{n}") for n in range(10)])
     assert len(store.means(JOB, task=None, start_ms=0, end_ms=AT_MS + 1, step_ms=1000)) == 10

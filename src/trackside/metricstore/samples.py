@@ -1,0 +1,149 @@
+"""Knows samples as columns: sorting them, telling repeats, summing them up; knows no storage."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trackside.metricstore.columns import Bools, Floats, Ints
+
+KEY_BITS = 62
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Samples:
+    """Samples, one per row: which series, when, how much."""
+
+    ids: Ints
+    at_ms: Ints
+    values: Floats
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def where(self, chosen: Bools | Ints | slice) -> "Samples":
+        """Return some of them."""
+        return Samples(self.ids[chosen], self.at_ms[chosen], self.values[chosen])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """What the samples of each series and step come to, sorted by series, then step."""
+
+    ids: Ints
+    steps: Ints  # the number of the step since the epoch
+    count: Ints
+    total: Floats
+    low: Floats
+    high: Floats
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+_COLUMNS = ("ids", "steps", "count", "total", "low", "high")
+NOTHING = Samples(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+
+
+def join(parts: Sequence[Samples]) -> Samples:
+    """Return all samples of the parts, one part after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return NOTHING
+    return Samples(
+        np.concatenate([part.ids for part in parts]),
+        np.concatenate([part.at_ms for part in parts]),
+        np.concatenate([part.values for part in parts]),
+    )
+
+
+def settled(samples: Samples) -> Samples:
+    """Return them sorted by series and time, each moment once.
+
+    Where one moment of a series came with several values the largest stays: whatever the order of arrival,
+    the outcome is the same.
+    """
+    if len(samples) < 2:
+        return samples
+    key = _key(samples)
+    if key is None:
+        order = np.lexsort((samples.values, samples.at_ms, samples.ids))
+        return _last_of_each(samples.where(order))
+    if not (key[1:] > key[:-1]).all():
+        order = np.argsort(key, kind="stable")
+        key, samples = key[order], samples.where(order)
+        if (key[1:] == key[:-1]).any():
+            return _last_of_each(samples.where(np.lexsort((samples.values, key))))
+    return samples
+
+
+def summed(samples: Samples, step_ms: int) -> Cells:
+    """Return what settled samples come to per series and step."""
+    steps = samples.at_ms // step_ms
+    if not len(samples):
+        empty = np.empty(0, np.int64)
+        return Cells(empty, empty, empty, np.empty(0), np.empty(0), np.empty(0))
+    starts = np.flatnonzero(_fresh(samples.ids, steps))
+    return Cells(
+        ids=samples.ids[starts],
+        steps=steps[starts],
+        count=np.diff(starts, append=len(samples)),
+        total=np.add.reduceat(samples.values, starts),
+        low=np.minimum.reduceat(samples.values, starts),
+        high=np.maximum.reduceat(samples.values, starts),
+    )
+
+
+def reduced(cells: Cells) -> Cells:
+    """Return sorted cells with those of the same series and step made one."""
+    if not len(cells):
+        return cells
+    fresh = _fresh(cells.ids, cells.steps)
+    if fresh.all():
+        return cells
+    starts = np.flatnonzero(fresh)
+    return Cells(
+        ids=cells.ids[starts],
+        steps=cells.steps[starts],
+        count=np.add.reduceat(cells.count, starts),
+        total=np.add.reduceat(cells.total, starts),
+        low=np.minimum.reduceat(cells.low, starts),
+        high=np.maximum.reduceat(cells.high, starts),
+    )
+
+
+def combined(parts: Sequence[Cells]) -> Cells:
+    """Return all cells sorted, each series and step once."""
+    parts = [part for part in parts if len(part)] or parts[:1]
+    if len(parts) == 1:
+        return parts[0]
+    together = [np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS]
+    cells = Cells(*together)
+    order = np.lexsort((cells.steps, cells.ids))
+    return reduced(Cells(*(column[order] for column in together)))
+
+
+def _fresh(ids: Ints, steps: Ints) -> Bools:
+    """Say where a new series or step begins."""
+    fresh = np.empty(len(ids), np.bool_)
+    fresh[0] = True
+    np.not_equal(steps[1:], steps[:-1], out=fresh[1:])
+    fresh[1:] |= ids[1:] != ids[:-1]
+    return fresh
+
+
+def _key(samples: Samples) -> Ints | None:
+    """Return one number per sample that sorts like series and time, or None if it would not fit."""
+    first_id, first_ms = int(samples.ids.min()), int(samples.at_ms.min())
+    bits = (int(samples.at_ms.max()) - first_ms).bit_length()
+    if (int(samples.ids.max()) - first_id).bit_length() + bits > KEY_BITS:
+        return None
+    key: Ints = ((samples.ids - first_id) << bits) | (samples.at_ms - first_ms)
+    return key
+
+
+def _last_of_each(samples: Samples) -> Samples:
+    last = np.ones(len(samples), np.bool_)
+    last[:-1] = (samples.ids[1:] != samples.ids[:-1]) | (samples.at_ms[1:] != samples.at_ms[:-1])
+    return samples.where(last)
