@@ -11,13 +11,11 @@ import binascii
 import hashlib
 import hmac
 import re
-import time
-from calendar import timegm
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
-from trackside.auth.proof import DOES_NOT_MATCH, NO_SUCH_SECRET, Proof, clock_trouble
+from trackside.auth.claims import Dates, keyed
+from trackside.auth.proof import DOES_NOT_MATCH, NO_SUCH_SECRET, Proof
 from trackside.domain.errors import Unauthenticated
 
 SCHEME = "acs "
@@ -26,11 +24,13 @@ METHOD = "HMAC-SHA1"
 MUST_BE_SENT = ("date", "x-acs-signature-nonce")
 
 _CLAIM = re.compile(r"acs +([^\s:]+):([A-Za-z0-9+/]{27}=)")
-_DATE_FORM = "%a, %d %b %Y %H:%M:%S GMT"
-_DATE = re.compile(r"[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2} GMT")
+_dates = Dates(
+    header="Date",
+    form="%a, %d %b %Y %H:%M:%S GMT",
+    pattern=r"[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2} GMT",
+    example="Sat, 31 Jan 2026 23:59:59 GMT",
+)
 _SIGNED_ALWAYS = ("accept", "content-md5", "content-type", "date")
-_DATES_CACHED = 256
-_SECRETS_CACHED = 256
 
 
 def verify(
@@ -54,10 +54,10 @@ def verify(
             raise Unauthenticated(f"The header {name} is missing.")
     if headers.get("x-acs-signature-method", METHOD).upper() != METHOD:
         raise Unauthenticated(f"x-acs-signature-method must be {METHOD}.")
-    signed_at_s = _check_date(headers["date"], now_ms, window_seconds)
+    signed_at_s = _dates.check(headers["date"], now_ms, window_seconds)
     _check_content(headers.get("content-md5"), body)
     secret = secret_of(access_key)
-    mac = _keyed(secret or NO_SUCH_SECRET).copy()  # an unknown key costs as much as a wrong signature
+    mac = keyed(secret or NO_SUCH_SECRET, "sha1").copy()  # an unknown key costs as much as a wrong signature
     mac.update(_string_to_sign(method, raw_path, raw_query, headers))
     matches = hmac.compare_digest(mac.digest(), signature)
     if secret is None:
@@ -77,30 +77,6 @@ def _claim(authorization: str | None) -> tuple[str, bytes]:
             " base64 characters."
         )
     return match[1], base64.b64decode(match[2])
-
-
-@lru_cache(maxsize=_SECRETS_CACHED)
-def _keyed(secret: str) -> hmac.HMAC:
-    """Return a keyed hash to copy: half the price of a new one."""
-    return hmac.new(secret.encode(), digestmod="sha1")
-
-
-def _check_date(date: str, now_ms: int, window_seconds: int) -> int:
-    signed_seconds = _seconds(date)
-    if signed_seconds is None:
-        raise Unauthenticated("Date is not a time of the form Sat, 31 Jan 2026 23:59:59 GMT.")
-    if abs(now_ms - signed_seconds * 1000) > window_seconds * 1000:
-        now = time.strftime(_DATE_FORM, time.gmtime(now_ms // 1000))
-        raise Unauthenticated(clock_trouble("Date", date, now, window_seconds))
-    return signed_seconds
-
-
-@lru_cache(maxsize=_DATES_CACHED)
-def _seconds(date: str) -> int | None:
-    try:
-        return timegm(time.strptime(date, _DATE_FORM)) if _DATE.fullmatch(date) else None
-    except ValueError:  # a 31st of April
-        return None
 
 
 def _check_content(stated: str | None, body: bytes) -> None:
