@@ -134,4 +134,4 @@ def test_the_clock_may_be_off_by_the_window(off_seconds: int, fine: bool) -> Non
 
 @pytest.mark.parametrize("date", ["yesterday", "Sat, 31 Apr 2026 23:59:59 GMT", "2026-01-31T23:59:59Z"])
 def test_a_date_that_is_none_says_so(date: str) -> None:
-    assert "Date is not a time" in refusal(plain_roa(date=date))
+    assert "Date is not a UTC time" in refusal(plain_roa(date=date))
