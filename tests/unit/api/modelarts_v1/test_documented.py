@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from trackside.api.modelarts_v1.errors import CODE_OF, UNEXPECTED
+from trackside.api.huawei_errors import CODE_OF, UNEXPECTED
 from trackside.api.modelarts_v1.listing import SORT_OF
 from trackside.api.modelarts_v1.metrics import METRIC_OF
 from trackside.api.modelarts_v1.phases import STATUS_OF

@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from trackside.api.modelarts_v1.errors import CODE_OF, error, unexpected
+from trackside.api.huawei_errors import CODE_OF
+from trackside.api.modelarts_v1.errors import error, unexpected
 from trackside.api.modelarts_v1.phases import PHASES_CALLED, STATUS_NAMES, STATUS_OF, phases_of
 from trackside.api.modelarts_v1.routes import OPERATIONS
 from trackside.api.operation import Operation

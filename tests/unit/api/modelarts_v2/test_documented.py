@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from trackside.api.modelarts_v2.errors import CODE_OF, UNEXPECTED
+from trackside.api.huawei_errors import CODE_OF, UNEXPECTED
 from trackside.api.modelarts_v2.phases import PHASE_OF
 from trackside.api.modelarts_v2.routes import OPERATIONS
 from trackside.api.modelarts_v2.search import FILTERS

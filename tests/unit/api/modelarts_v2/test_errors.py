@@ -1,6 +1,7 @@
 import pytest
 
-from trackside.api.modelarts_v2.errors import CODE_OF, error, unexpected
+from trackside.api.huawei_errors import CODE_OF
+from trackside.api.modelarts_v2.errors import error, unexpected
 from trackside.domain.errors import (
     ErrorKind,
     Invalid,

@@ -179,6 +179,19 @@ def test_an_algorithm_that_cannot_be_is_refused(algorithm: dict[str, Any], said:
     assert said in refusal(body_with(**algorithm))
 
 
+def test_rewards_of_a_search_are_read_from_the_log() -> None:
+    rewards = [
+        {"name": "acc", "mode": "max", "regex": r"acc: (\S+)"},
+        {"name": "unread", "mode": "min"},
+    ]
+    body = body_with(command="true", policies={"auto_search": {"reward_attrs": rewards}})
+    assert spec_of(body).log_patterns == (("acc", r"acc: (\S+)"),)
+    rewards[0]["regex"] = "("
+    assert "reward_attrs[0].regex is not a regular expression" in refusal(body)
+    rewards[0] |= {"regex": "x", "name": "n" * 101}
+    assert "reward_attrs[0].name" in refusal(body)
+
+
 def test_other_refusals_name_the_field() -> None:
     assert refusal({**body_with(command="true"), "kind": "edge_job"}).startswith("kind must be one of [job ")
     assert "metadata.name" in refusal({"metadata": {"name": "a\n"}, "algorithm": {"command": "true"}})
