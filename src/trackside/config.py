@@ -11,6 +11,7 @@ from trackside.domain.resources import GIB, Accelerator, Flavor, Resources
 from trackside.domain.runtime import Runtime
 
 DEFAULT_PORT = 8470
+METRICS_QUEUE_BYTES_MIN = 1024 * 1024
 METRICS_DAYS_MAX = 36_500
 
 
@@ -85,6 +86,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     stop_grace_seconds: float = 30.0  # what tasks get between TERM and KILL
     run_agent: bool = True  # keep an agent running on this machine
     node_id: str = ""  # empty: the machine's name
+    npu_exporter_url: str = ""  # this machine's npu-exporter; empty: npu-smi is asked, where it is there
+    dcgm_exporter_url: str = ""  # this machine's dcgm-exporter, beside NVML
+    metrics_url: str = ""  # a Prometheus-compatible store of samples; empty: a file in the data directory
+    metrics_queue_bytes_max: int = 256 * 1024 * 1024  # what may wait on disk for that store
+    metrics_page: str = ""  # who may read /metrics: open or token; empty: open on loopback, else token
     flavors: tuple[FlavorSetting, ...] = ()
     engines: tuple[EngineSetting, ...] = ()
     images: str = "lenient"  # or strict: refuse images no engine stands for
@@ -132,5 +138,13 @@ def _check(settings: Settings) -> None:
         )
     if not 0 <= settings.stop_grace_seconds <= 3600:
         raise Invalid(f"stop_grace_seconds must be 0 to 3600, not {settings.stop_grace_seconds:g}")
+    for name in ("npu_exporter_url", "dcgm_exporter_url"):
+        url = getattr(settings, name)
+        if url and not url.startswith("http://"):
+            raise Invalid(f"{name} must begin with http://, not {url!r}")
+    if settings.metrics_queue_bytes_max < METRICS_QUEUE_BYTES_MIN:
+        raise Invalid(f"metrics_queue_bytes_max must be {METRICS_QUEUE_BYTES_MIN:,} or more")
+    if settings.metrics_page not in ("", "open", "token"):
+        raise Invalid(f"metrics_page must be open or token, not {settings.metrics_page!r}")
     if settings.images not in ("lenient", "strict"):
         raise Invalid(f"images must be lenient or strict, not {settings.images!r}")

@@ -39,10 +39,10 @@ class CannotStart(Exception):
     """The command could not be executed; the text is for the job's owner."""
 
 
-def run(plan: Plan, log_fd: int, error_fd: int) -> NoReturn:
+def run(plan: Plan, log_fd: int, error_fd: int, *, stderr_fd: int | None = None) -> NoReturn:
     """Become the user's command, or tell why not through `error_fd` and exit."""
     try:
-        _prepare(plan, log_fd)
+        _prepare(plan, log_fd, log_fd if stderr_fd is None else stderr_fd)
         _execute(plan)
     except CannotStart as error:
         _tell(error_fd, str(error))
@@ -52,16 +52,16 @@ def run(plan: Plan, log_fd: int, error_fd: int) -> NoReturn:
         os._exit(EXIT_CANNOT_START)
 
 
-def _prepare(plan: Plan, log_fd: int) -> None:
+def _prepare(plan: Plan, log_fd: int, stderr_fd: int) -> None:
     os.setsid()
     os.umask(0o022)
     for path in plan["cgroup_joins"]:
-        _join(path)
+        join(path)
     _raise_oom_score()
     if plan["covers"]:
         cover(plan["covers"])
     null_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    for source, target in ((null_fd, 0), (log_fd, 1), (log_fd, 2)):
+    for source, target in ((null_fd, 0), (log_fd, 1), (stderr_fd, 2)):
         os.dup2(source, target)
     if plan["user"] is not None:
         drop_privileges(*plan["user"])
@@ -135,7 +135,7 @@ def _enter(path: str) -> None:
         raise CannotStart(f"the working directory {path} cannot be entered: {error.strerror}") from error
 
 
-def _join(path: str) -> None:
+def join(path: str) -> None:
     """Move this single thread into a v1 group.
 
     "0" into `tasks` is the one way that takes no machine-wide lock: `cgroup.procs` waits for every CPU.

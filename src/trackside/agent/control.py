@@ -31,12 +31,15 @@ def agent_pid(data_dir: Path) -> int | None:
     return record.lock_holder(str(Layout(data_dir).lock_file))
 
 
-def ensure_agent(data_dir: Path, *, task_user: str, node_id: str) -> bool:
+def ensure_agent(
+    data_dir: Path, *, task_user: str, node_id: str, npu_exporter_url: str = "", dcgm_exporter_url: str = ""
+) -> bool:
     """Start an agent unless one runs; return whether one was started. It has the lock on return."""
     if agent_pid(data_dir) is not None:
         return False
     command = [sys.executable, "-m", "trackside.agent", "--data-dir", str(data_dir), "--daemon"]
     command += ["--node", node_id, "--task-user", task_user]
+    command += ["--npu-exporter", npu_exporter_url, "--dcgm-exporter", dcgm_exporter_url]
     done = subprocess.run(
         command,
         env=_environment(os.environ),

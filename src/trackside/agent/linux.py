@@ -50,6 +50,11 @@ def unshare_mounts() -> None:
     mount("none", "/", None, MS_REC | MS_SLAVE)
 
 
+def join_namespace(fd: int) -> None:
+    """Move this thread into the namespace that a descriptor stands for."""
+    _check(_libc.setns(fd, 0), "setns")
+
+
 def mount(source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:
     """Mount, as mount(2) does."""
     filesystem = None if kind is None else kind.encode()

@@ -7,14 +7,16 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 import trackside
 from trackside.agent import capacity, cgroup, record, sandbox
+from trackside.agent.custom import CustomMetrics
 from trackside.agent.deliver import Deliverer
 from trackside.agent.launcher import Launcher
 from trackside.agent.layout import Layout
@@ -27,6 +29,8 @@ from trackside.agent.stage import Staged, stage
 from trackside.agent.task import Tools
 from trackside.agent.tasks import Tasks
 from trackside.agent.upload import Uploader
+from trackside.collect.cards import CardSource
+from trackside.collect.sources import card_sources
 from trackside.domain.event import Level
 from trackside.domain.exchange import Hello, Launch, TaskKey
 from trackside.domain.job import NodeId
@@ -68,7 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except sandbox.NoSuchUser as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    Agent(layout, NodeId(asked.node), who, tuple(asked.show)).run()
+    cards = partial(card_sources, npu_exporter_url=asked.npu_exporter, dcgm_exporter_url=asked.dcgm_exporter)
+    Agent(layout, NodeId(asked.node), who, tuple(asked.show), cards).run()
     return 0
 
 
@@ -76,7 +81,12 @@ class Agent:
     """All parts of one node's agent."""
 
     def __init__(
-        self, layout: Layout, node_id: NodeId, who: sandbox.Identity, extra_paths: tuple[Path, ...]
+        self,
+        layout: Layout,
+        node_id: NodeId,
+        who: sandbox.Identity,
+        extra_paths: tuple[Path, ...],
+        cards: Callable[[], Sequence[CardSource]],
     ) -> None:
         self._layout = layout
         self._who = who
@@ -89,7 +99,9 @@ class Agent:
             layout=layout, who=who, capacity=has, environment=dict(os.environ), extra_paths=extra_paths
         )
         self._uploader = Uploader(self._objects, note=self._note)
-        self._meter = Meter(self._loop, self._spool.append, on_tick=self._tick)
+        owner = (who.uid, who.gid) if who.drop else None
+        custom = CustomMetrics(self._loop, layout, self._spool.append, owner=owner)
+        self._meter = Meter(self._loop, self._spool.append, on_tick=self._tick, cards=cards, custom=custom)
         self._launcher = Launcher(layout.agent_dir)
         self._cgroups = cgroup.Cgroups(cgroup.detect())
         self._tools = Tools(
@@ -132,6 +144,7 @@ class Agent:
         self._listener.start()
         self._look_after_home()
         self._loop.run()
+        self._meter.close()
         self._shipper.stop()
         self._listener.stop()
         if self._tasks.any_key is None:
@@ -188,6 +201,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--task-user", default=sandbox.DEFAULT_TASK_USER, help="who tasks run as, if the agent is root"
     )
+    parser.add_argument("--npu-exporter", default="", metavar="URL", help="read NPUs from npu-exporter")
+    parser.add_argument("--dcgm-exporter", default="", metavar="URL", help="read GPUs from dcgm-exporter too")
     parser.add_argument(
         "--show", type=Path, action="append", default=[], help="a path every task must reach; repeatable"
     )

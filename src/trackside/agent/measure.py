@@ -3,9 +3,11 @@
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from trackside.agent.custom import CustomMetrics
 from trackside.agent.loop import Loop
+from trackside.collect.cards import CardSource
 from trackside.collect.probe import ExitTotals, TaskProbe
 from trackside.collect.sensors import Sensors, boot_ms
 from trackside.domain.exchange import Measured, Report, TaskKey
@@ -19,13 +21,23 @@ _log = logging.getLogger(__name__)
 class Meter:
     """Read all sensors of all tasks when it is time; runs in the loop's thread."""
 
-    def __init__(self, loop: Loop, report: Callable[..., None], *, on_tick: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        report: Callable[..., None],
+        *,
+        on_tick: Callable[[], None],
+        cards: Callable[[], Sequence[CardSource]],
+        custom: CustomMetrics,
+    ) -> None:
         self._loop = loop
         self._report = report
         self._on_tick = on_tick
+        self._cards = cards
+        self._custom = custom
         self._interval_seconds = INTERVAL_SECONDS_DEFAULT
         self._probes: dict[TaskKey, TaskProbe] = {}
-        self._sensors = Sensors(self._interval_ms)
+        self._sensors = self._make_sensors()
         self._due_ms: int | None = None
         self._schedule()
 
@@ -35,7 +47,7 @@ class Meter:
             return
         self._interval_seconds = seconds
         self._sensors.close()
-        self._sensors = Sensors(self._interval_ms)
+        self._sensors = self._make_sensors()
         for probe in self._probes.values():
             self._sensors.add(probe)
         self._schedule()
@@ -47,17 +59,23 @@ class Meter:
             self._sensors.add(probe)
         except OSError as error:  # it ended in this moment
             _log.info("%s cannot be measured: %s", probe.key, error)
+        self._custom.add(probe)
         self._schedule()
 
     def remove(self, key: TaskKey, at_ms: int, totals: ExitTotals | None) -> tuple[Report, ...]:
         """Measure it no longer; return the last of its measurements."""
         if self._probes.pop(key, None) is None:
             return ()
+        self._custom.remove(key, at_ms)
         return _measured(self._sensors.remove(key, at_ms, totals))
 
     def close(self) -> None:
-        """Let go of the sensors."""
+        """Let go of the sensors and of what reads the jobs' own metrics."""
         self._sensors.close()
+        self._custom.close()
+
+    def _make_sensors(self) -> Sensors:
+        return Sensors(self._interval_ms, sources=self._cards())
 
     @property
     def _interval_ms(self) -> int:

@@ -229,6 +229,8 @@ class Tasks:
             resources=launch.resources,
             cards=launch.cards,
             cgroup=task.dirs,
+            custom_metrics=launch.custom_metrics,
+            log_patterns=launch.log_patterns,
         )
         self._tools.meters.add(probe)
         self._endings.deliver(task)

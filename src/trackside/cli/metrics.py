@@ -53,7 +53,9 @@ def metrics(
         )
     series = session.api.metrics(found.id, start_ms=start_ms, end_ms=end_ms, step_ms=step_ms)
     wanted = [one for one in series if one.task in tasks and (metric or "") in one.metric]
-    wanted.sort(key=lambda one: (tasks.index(one.task), one.metric, one.card if one.card is not None else -1))
+    wanted.sort(
+        key=lambda one: (tasks.index(one.task), one.metric, _card_order(one), sorted(one.labels.items()))
+    )
     show_series(session, found, wanted, step_ms, csv=csv)
 
 
@@ -85,17 +87,19 @@ def show_series(
                 "task": one.task,
                 "metric": one.metric,
                 "card": one.card,
+                "labels": one.labels,
                 "points": [[iso(at), value] for at, value in one.points],
             }
             for one in series
         ]
         session.emit({"id": job.id, "name": job.name, "step_seconds": step_ms / 1000, "series": shown})
     elif csv:
-        session.out("time,task,card,metric,value")
+        session.out("time,task,card,metric,labels,value")
         for one in series:
             card = "" if one.card is None else one.card
+            named = f"{one.task},{card},{_quoted(one.metric)},{_quoted(labels_text(one.labels))}"
             for at, value in one.points:
-                session.out(f"{iso(at)},{one.task},{card},{one.metric},{'' if value is None else value}")
+                session.out(f"{iso(at)},{named},{'' if value is None else value}")
     elif series or not session.terminal:
         _table(session, series, step_ms)
     if not series:
@@ -110,7 +114,7 @@ def _table(session: Session, series: Sequence["SeriesView"], step_ms: int) -> No
     session.table(
         [
             Column("WORKER", lambda one: one.task),
-            Column("METRIC", lambda one: one.metric if one.card is None else f"{one.metric} card {one.card}"),
+            Column("METRIC", _title),
             Column(
                 "LAST MINUTE",
                 lambda one: measure(one.metric, latest[id(one)]),
@@ -125,6 +129,27 @@ def _table(session: Session, series: Sequence["SeriesView"], step_ms: int) -> No
         ],
         series,
     )
+
+
+def labels_text(labels: dict[str, str]) -> str:
+    """Return labels as Prometheus writes them, sorted by name."""
+    escaped = {
+        name: value.replace("\\", "\\\\").replace('"', '\\"') for name, value in sorted(labels.items())
+    }
+    return ",".join(f'{name}="{value}"' for name, value in escaped.items())
+
+
+def _title(one: "SeriesView") -> str:
+    title = one.metric if one.card is None else f"{one.metric} card {one.card}"
+    return f"{title}{{{labels_text(one.labels)}}}" if one.labels else title
+
+
+def _card_order(one: "SeriesView") -> int:
+    return -1 if one.card is None else one.card
+
+
+def _quoted(cell: str) -> str:
+    return '"' + cell.replace('"', '""') + '"' if set(cell) & set('",\n\r') else cell
 
 
 def _latest_minute(one: "SeriesView") -> float | None:

@@ -100,6 +100,7 @@ class SeriesView(msgspec.Struct, kw_only=True):
     task: str
     metric: str
     card: int | None = None
+    labels: dict[str, str] = {}
     points: list[tuple[int, float | None]] = []
 
 

@@ -7,8 +7,6 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from prometheus_client.parser import text_string_to_metric_families
-
 # What DCGM writes where it has no number: 0x7ffffff0 and the three above it for 32 bits, 2^47 likewise for
 # floats, and for 64 bits the numbers about 2^63 (9223372036854775794 says "not supported").
 _BLANK_32 = range(0x7FFFFFF0, 0x7FFFFFF4)
@@ -32,6 +30,9 @@ class Line(NamedTuple):
 
 def lines(text: bytes) -> Iterator[Line]:
     """List all samples; raise NotText when the text cannot be understood."""
+    # Here, for it is slow to import and most nodes never read such text.
+    from prometheus_client.parser import text_string_to_metric_families
+
     try:
         for family in text_string_to_metric_families(text.decode()):
             for sample in family.samples:

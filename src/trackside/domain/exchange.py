@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from trackside.domain.event import Level
-from trackside.domain.job import Channel, JobId, NodeId, TaskName
+from trackside.domain.job import Channel, JobId, MetricSource, NodeId, TaskName
 from trackside.domain.metric import Sample
 from trackside.domain.resources import Capacity, Resources
 
@@ -47,6 +47,8 @@ class Launch:
     outputs: tuple[Channel, ...] = ()
     grace_seconds: float
     log_export_url: str | None = None
+    custom_metrics: tuple[MetricSource, ...] = ()
+    log_patterns: tuple[tuple[str, str], ...] = ()  # (metric's name, regular expression)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -116,6 +116,7 @@ class JobSpec:
     grace_seconds: float = DEFAULT_GRACE_SECONDS  # between TERM and KILL
     log_export_url: str | None = None
     custom_metrics: tuple[MetricSource, ...] = ()
+    log_patterns: tuple[tuple[str, str], ...] = ()  # (metric's name, regular expression) of numbers in logs
     # What the creator's dialect said beyond the above, by dialect: kept word for word and given back.
     declared: Mapping[str, Any] = field(default_factory=dict)
 

@@ -42,6 +42,8 @@ def launch_order(
         outputs=spec.outputs,
         grace_seconds=spec.grace_seconds,
         log_export_url=spec.log_export_url,
+        custom_metrics=spec.custom_metrics,
+        log_patterns=spec.log_patterns,
     )
 
 

@@ -1,5 +1,6 @@
 """Each verb against a server that checks signatures: what it asks, what it prints, how it exits."""
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -201,14 +202,34 @@ def test_metrics_as_table_csv_and_json(fake: FakeServer, run: Run) -> None:
         "40.0",
     ]
     assert run("metrics", "llama-sft", "--csv").out.splitlines() == [
-        "time,task,card,metric,value",
-        "2023-11-14T22:13:20.000Z,worker-0,,cpu_percent,20.0",
-        "2023-11-14T22:14:20.000Z,worker-0,,cpu_percent,40.0",
+        "time,task,card,metric,labels,value",
+        "2023-11-14T22:13:20.000Z,worker-0,,cpu_percent,,20.0",
+        "2023-11-14T22:14:20.000Z,worker-0,,cpu_percent,,40.0",
     ]
     told = json.loads(run("metrics", "llama-sft", "--json").out)
     assert (told["step_seconds"], told["series"][0]["points"][1][1]) == (60.0, 40.0)
     assert run("metrics", "llama-sft", "--json", "--csv").code == 2
     assert "No samples" in run("metrics", "llama-sft", "-m", "gpu").err
+
+
+def test_a_jobs_own_metrics_show_with_their_labels(fake: FakeServer, run: Run) -> None:
+    fake.jobs = [job(phase="succeeded", ended_at_ms=1_700_000_121_000, tasks=[{"name": "worker-0"}])]
+    points = [[1_700_000_000_000, 0.25]]
+    series = [
+        {"task": "worker-0", "metric": "custom.loss", "card": None, "labels": labels, "points": points}
+        for labels in ({"split": "val", "run": 'a"b'}, {"split": "train"}, {})
+    ]
+    fake.answers["GET", f"/api/trackside/v1/jobs/{JOB_ID}/metrics"] = 200, {"series": series}
+    shown = run("metrics", "llama-sft", "-m", "loss").out.splitlines()[1:]
+    assert [line.split("\t")[1:3] for line in shown] == [
+        ["custom.loss", "0.25"],
+        [r'custom.loss{run="a\"b",split="val"}', "0.25"],
+        ['custom.loss{split="train"}', "0.25"],
+    ]
+    rows = list(csv.DictReader(run("metrics", "llama-sft", "--csv").out.splitlines()))
+    assert [row["labels"] for row in rows] == ["", r'run="a\"b",split="val"', 'split="train"']
+    told = json.loads(run("metrics", "llama-sft", "--json").out)
+    assert told["series"][2]["labels"] == {"split": "train"}
 
 
 def test_events_come_in_pages(fake: FakeServer, run: Run) -> None:

@@ -1,5 +1,5 @@
 from tests.unit.domain.builders import a_job, a_spec, placed
-from trackside.domain.job import Role
+from trackside.domain.job import MetricSource, Role
 from trackside.domain.launching import launch_order
 from trackside.domain.resources import Accelerator, Resources
 
@@ -35,6 +35,14 @@ def test_parameters_become_arguments_and_a_job_cannot_override_its_own_identity(
     assert order.environment["RANK"] == "0"
     assert order.environment["A"] == "b"
     assert order.environment["B"] == "c"
+
+
+def test_a_tasks_agent_learns_where_the_jobs_own_metrics_are() -> None:
+    sources = (MetricSource(command=("cat", "metrics")), MetricSource(path="/metrics", port=9100))
+    patterns = (("loss", r"loss: (\S+)"),)
+    job = placed(a_job(1, spec=a_spec(1, custom_metrics=sources, log_patterns=patterns)))
+    order = launch_order(job, job.tasks[0], hosts=["h"])
+    assert (order.custom_metrics, order.log_patterns) == (sources, patterns)
 
 
 def test_a_boot_file_is_used_only_without_a_command_and_roles_may_bring_their_own() -> None:

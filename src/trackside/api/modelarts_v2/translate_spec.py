@@ -1,6 +1,7 @@
 """Knows what a CreateTrainingJob body asks for in Trackside's words; refuses to know how it will run."""
 
 import posixpath
+import re
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
@@ -42,6 +43,7 @@ from trackside.service.catalog import Catalog
 
 DIALECT = "modelarts_v2"
 HOUR_SECONDS = 3600
+REWARD_NAME_CHARS_MAX = 100
 
 T = TypeVar("T")
 
@@ -82,6 +84,7 @@ def to_spec(body: CreateJobBody, catalog: Catalog) -> JobSpec:
             _metric_source(item, f"spec.custom_metrics[{i}]")
             for i, item in enumerate(spec.custom_metrics or ())
         ),
+        log_patterns=_log_patterns(algorithm),
         declared={DIALECT: msgspec.to_builtins(body)},
     )
 
@@ -239,6 +242,24 @@ def _max_seconds(spec: JobSpecBody) -> int | None:
         return None
     one_of("spec.auto_stop.time_unit", spec.auto_stop.time_unit or "HOURS", TIME_UNITS)
     return spec.auto_stop.duration * HOUR_SECONDS
+
+
+def _log_patterns(algorithm: Algorithm) -> tuple[tuple[str, str], ...]:
+    """Return the numbers that a search looks for in logs: every job with such a policy has them measured."""
+    search = algorithm.policies.auto_search if algorithm.policies else None
+    patterns: dict[str, str] = {}
+    for i, item in enumerate((search.reward_attrs if search else None) or ()):
+        field = f"algorithm.policies.auto_search.reward_attrs[{i}]"
+        if not item.name or not item.regex:
+            continue
+        if len(item.name) > REWARD_NAME_CHARS_MAX or not item.name.isprintable():
+            raise Invalid(f"{field}.name must be at most {REWARD_NAME_CHARS_MAX} printable characters")
+        try:
+            re.compile(item.regex)
+        except (re.error, RecursionError, OverflowError) as error:
+            raise Invalid(f"{field}.regex is not a regular expression: {error}") from None
+        patterns[item.name] = item.regex
+    return tuple(patterns.items())
 
 
 def _metric_source(item: CustomMetric, field: str) -> MetricSource:

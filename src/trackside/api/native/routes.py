@@ -29,6 +29,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     metric: str
     card: int | None
+    labels: dict[str, str]
     points: list[tuple[int, float]]
 
 
@@ -144,7 +145,13 @@ async def show_series(call: Call) -> SeriesList:
         step_ms=step,
     )
     series = [
-        Series(task=key.task, metric=key.metric, card=key.card, points=sorted(points.items()))
+        Series(
+            task=key.task,
+            metric=key.metric,
+            card=key.card,
+            labels=dict(key.labels),
+            points=sorted(points.items()),
+        )
         for key, points in found.items()
     ]
     return SeriesList(series=series)

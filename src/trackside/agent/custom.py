@@ -1,0 +1,158 @@
+"""Knows when a job's own metrics are read and what is told of them; refuses to know how one is read.
+
+Methods run in the loop's thread; sources are read by workers. A source has at most one reading under way,
+and one that is slow is moved to workers of its own, so that it delays neither the others nor the sensors.
+Each kind of trouble of a source is told once in a task's life.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from time import monotonic
+
+from trackside.agent.custom_sources import LogReader, Reader, SourceFailed, TaskIsOver, make_reader
+from trackside.agent.layout import Layout
+from trackside.agent.loop import Loop
+from trackside.agent.matching import Matcher
+from trackside.agent.state import TaskFiles
+from trackside.agent.task import now_ms
+from trackside.collect.custom import Read, TaskSeries
+from trackside.collect.probe import TaskProbe
+from trackside.domain.event import Level
+from trackside.domain.exchange import Measured, Noted, Report, TaskKey
+
+PERIOD_SECONDS = 15.0
+FIRST_SECONDS = 2.0  # after the task's start: short jobs have metrics too
+SOURCES_PER_TASK_MAX = 32
+WORKERS_MAX = 8
+SLOW_WORKERS_MAX = 8
+SLOW_SECONDS = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class _Source:
+    """One source of one task, and how it stands."""
+
+    key: TaskKey
+    reader: Reader
+    busy: bool = False
+    slow: bool = False
+    over: bool = False  # the task has ended, or cannot be read any more
+    last_ms: int | None = None  # when the task ended: there is a last reading to be made
+    told: set[str] = field(default_factory=set)
+
+
+class CustomMetrics:
+    """Read the own metrics of all tasks of a node."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        layout: Layout,
+        report: Callable[..., None],
+        *,
+        owner: tuple[int, int] | None = None,
+        period_seconds: float = PERIOD_SECONDS,
+        first_seconds: float = FIRST_SECONDS,
+    ) -> None:
+        self._loop = loop
+        self._layout = layout
+        self._report = report
+        self._period_seconds = period_seconds
+        self._first_seconds = first_seconds
+        self._matcher = Matcher(owner)
+        self._sources: dict[TaskKey, list[_Source]] = {}
+        self._quick = ThreadPoolExecutor(WORKERS_MAX, thread_name_prefix="custom")
+        self._slow = ThreadPoolExecutor(SLOW_WORKERS_MAX, thread_name_prefix="custom-slow")
+        self._closed = threading.Event()
+
+    def add(self, probe: TaskProbe) -> None:
+        """Read the task's own metrics from now on, if it has any."""
+        if probe.key in self._sources or not (probe.custom_metrics or probe.log_patterns):
+            return
+        key, series = probe.key, TaskSeries(probe.key)
+        files = TaskFiles(self._layout.state_dir(key))
+        readers: list[Reader] = [
+            make_reader(source, probe, files, series)
+            for source in probe.custom_metrics[:SOURCES_PER_TASK_MAX]
+        ]
+        if probe.log_patterns:
+            patterns = probe.log_patterns[:SOURCES_PER_TASK_MAX]
+            readers.append(LogReader(patterns, self._layout.log_file(key), self._matcher, series))
+        self._sources[key] = [_Source(key, reader) for reader in readers]
+        for source in self._sources[key]:
+            self._loop.call_later(self._first_seconds, lambda source=source: self._due(source))  # type: ignore[misc]
+
+    def remove(self, key: TaskKey, at_ms: int) -> None:
+        """Read them no longer; what the task printed last is still searched, as of its end."""
+        for source in self._sources.pop(key, ()):
+            source.over = True
+            source.reader.cancel()
+            if isinstance(source.reader, LogReader):
+                source.last_ms = at_ms
+                if not source.busy:
+                    self._submit(source)
+
+    def close(self) -> None:
+        """End all readings and their processes."""
+        self._closed.set()
+        for sources in self._sources.values():
+            for source in sources:
+                source.over = True
+                source.reader.cancel()
+        self._quick.shutdown(wait=False, cancel_futures=True)
+        self._slow.shutdown(wait=False, cancel_futures=True)
+        self._matcher.close()
+
+    def _due(self, source: _Source) -> None:
+        if source.over or self._closed.is_set():
+            return
+        if not source.busy:
+            self._submit(source)
+        self._loop.call_later(self._period_seconds, lambda: self._due(source))
+
+    def _submit(self, source: _Source) -> None:
+        source.busy = True
+        workers = self._slow if source.slow else self._quick
+        workers.submit(self._read_in_worker, source, source.last_ms)
+
+    def _read_in_worker(self, source: _Source, last_ms: int | None) -> None:
+        began = monotonic()
+        outcome: Read | None = None
+        try:
+            outcome = source.reader.read(last_ms)
+        except SourceFailed as error:
+            outcome = Read([], [error.problem])
+        except TaskIsOver:
+            pass
+        except Exception:
+            if not self._closed.is_set():
+                _log.exception("a source of custom metrics failed; the others go on")
+        seconds = monotonic() - began
+        if not self._closed.is_set():
+            self._loop.call(lambda: self._read(source, last_ms, outcome, seconds))
+
+    def _read(self, source: _Source, last_ms: int | None, outcome: Read | None, seconds: float) -> None:
+        source.busy = False
+        source.slow = seconds >= SLOW_SECONDS
+        if outcome is not None and (not source.over or source.last_ms is not None):
+            self._tell(source, outcome)
+        if source.last_ms is not None and last_ms is None:  # the task ended while it was read
+            self._submit(source)
+
+    def _tell(self, source: _Source, outcome: Read) -> None:
+        reports = []
+        if outcome.samples:
+            reports.append(Report(seq=0, measured=Measured(samples=tuple(outcome.samples))))
+        for problem in outcome.problems:
+            if problem.kind not in source.told:
+                source.told.add(problem.kind)
+                message = f"custom metrics: {source.reader.name} {problem.text}"
+                noted = Noted(key=source.key, at_ms=now_ms(), message=message, level=Level.WARNING)
+                reports.append(Report(seq=0, noted=noted))
+        if reports:
+            self._report(*reports)

@@ -1,0 +1,242 @@
+"""A job's own metrics, from its command, its port and its log to the API and the CLI."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huaweicloudsdkmodelarts.v1 import (
+    AutoSearch,
+    CreateTrainingJobRequest,
+    CustomMetrics,
+    HttpGet,
+    Job,
+    JobAlgorithm,
+    JobMetadata,
+    JobPolicies,
+    ListTrainingJobEventsRequest,
+    ModelExec,
+    RewardAttrs,
+    Spec,
+    SpecResource,
+)
+
+from tests.e2e.agent_harness import AgentProcess, FakeServer, alive, launch, node, until
+from tests.e2e.conftest import LiveServer
+from tests.e2e.sdk import client_of, eventually, wait_until
+from trackside.domain.exchange import Stop, TaskKey
+from trackside.domain.job import MetricSource
+from trackside.domain.metric import Sample
+
+pytestmark = pytest.mark.e2e
+WAIT_SECONDS = 60.0
+DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
+
+
+# --- on a node
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FakeServer, AgentProcess]]:
+    with node(tmp_path_factory.mktemp("data")) as made:
+        yield made
+
+
+def own_samples(server: FakeServer, of: TaskKey) -> dict[str, Sample]:
+    """Return the newest of each of the task's own metrics."""
+    reports = list(server.reports)
+    found = [s for r in reports if r.measured for s in r.measured.samples if s.job_id == of.job_id]
+    return {s.metric: s for s in found if s.metric.startswith("custom.")}
+
+
+def test_a_command_runs_inside_the_task(running: tuple[FakeServer, AgentProcess], open_dir: Path) -> None:
+    server, _ = running
+    seen = open_dir / "seen"
+    look = (
+        "import json, os, sys; "
+        "json.dump([os.getuid(), os.getcwd(), os.environ['TRACKSIDE_TASK_KEY'], os.environ['JOBS_OWN'], "
+        "open('/proc/self/cgroup').read(), os.stat('/proc/self/ns/mnt').st_ino, os.getgroups()], "
+        "open(sys.argv[1], 'w')); "
+    )
+    python = shlex.quote(sys.executable)
+    main = f"{python} -c {shlex.quote(look)} {seen}.main; sleep 600"
+    probe = MetricSource(command=("sh", "-c", f"{python} -c {shlex.quote(look)} {seen}.probe && cat loss"))
+    of = server.order(
+        launch(f"echo 'loss 0.25' > loss; {main}", environment={"JOBS_OWN": "yes"}, custom_metrics=(probe,))
+    )
+    until(lambda: "custom.loss" in own_samples(server, of), WAIT_SECONDS)
+    assert own_samples(server, of)["custom.loss"].value == 0.25
+    in_task, in_probe = (json.loads(Path(f"{seen}.{who}").read_text()) for who in ("main", "probe"))
+    assert in_probe == in_task
+    assert in_task[0] != os.getuid() or os.getuid() != 0
+    server.order(Stop(key=of, grace_seconds=1))
+    server.ended(of)
+    until(lambda: not alive(of))
+
+
+def test_a_hanging_command_holds_up_neither_the_others_nor_the_sensors(
+    running: tuple[FakeServer, AgentProcess],
+) -> None:
+    server, _ = running
+    sources = (
+        MetricSource(command=("sh", "-c", "setsid sleep 700 & sleep 701")),
+        MetricSource(command=("echo", "loss 1")),
+    )
+    of = server.order(launch("sleep 600", custom_metrics=sources))
+    until(lambda: "custom.loss" in own_samples(server, of), WAIT_SECONDS)
+    (note,) = until(lambda: server.notes(of), WAIT_SECONDS)
+    assert note == "custom metrics: the command sh took more than 5 s and was killed"
+    measured = [s for r in server.reports if r.measured for s in r.measured.samples if s.job_id == of.job_id]
+    assert len({s.at_ms for s in measured if s.metric == "cpu_percent"}) >= 4
+    server.order(Stop(key=of, grace_seconds=1))
+    server.ended(of)
+    until(lambda: not alive(of))
+
+
+def test_a_job_of_a_moment_has_what_it_printed(running: tuple[FakeServer, AgentProcess]) -> None:
+    server, _ = running
+    ended = server.run(
+        "echo 'step 1 loss=0.5'; printf 'step 2 loss=0.125'", log_patterns=(("loss", r"loss=(\S+)"),)
+    )
+    sample = until(lambda: own_samples(server, ended.key).get("custom.loss"), WAIT_SECONDS)
+    assert (sample.value, sample.at_ms) == (0.125, ended.at_ms)
+
+
+# --- through the API
+
+
+TRAIN = """
+import http.server, threading, time
+steps = 0
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        lines = ["# TYPE train_loss gauge", 'train_loss{split="train",fold="1"} 0.5',
+                 "# TYPE steps_total counter", f"steps_total {steps}", ""]
+        self.wfile.write(chr(10).join(lines).encode())
+    def log_message(self, *_):
+        pass
+server = http.server.HTTPServer(("127.0.0.1", %d), Page)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+while True:
+    steps += 10
+    print(f"step {steps} accuracy: {steps / 1000:.3f}", flush=True)
+    time.sleep(0.1)
+"""
+
+
+def series_of(server: LiveServer, job_id: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], list[float]]:
+    """Return the job's own series through Trackside's API."""
+    end_ms = int(time.time() * 1000) + 1000
+    url = f"{server.endpoint}/api/trackside/v1/jobs/{job_id}/metrics"
+    url += f"?start_ms={end_ms - 600_000}&end_ms={end_ms}&step_ms=1000"
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {server.token}"})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        found = json.load(answer)["series"]
+    return {
+        (one["metric"], tuple(sorted(one["labels"].items()))): [value for _, value in one["points"]]
+        for one in found
+        if one["metric"].startswith("custom.")
+    }
+
+
+def create(client: Any, command: str, *, custom_metrics: list[Any], policies: Any = None) -> str:
+    flavor = {"cpu_core_num": 0.5, "mem_size": 0.25}
+    body = Job(
+        kind="job",
+        metadata=JobMetadata(name="own-metrics"),
+        algorithm=JobAlgorithm(command=command, policies=policies),
+        spec=Spec(
+            resource=SpecResource(node_count=1, main_container_customized_flavor=flavor),
+            custom_metrics=custom_metrics,
+        ),
+    )
+    return str(client.create_training_job(CreateTrainingJobRequest(body=body)).metadata.id)
+
+
+def free_port() -> int:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def test_all_three_kinds_are_read_and_served_with_their_labels(server: LiveServer) -> None:
+    client, port = client_of(server), free_port()
+    rewards = [RewardAttrs(name="accuracy", mode="max", regex=r"accuracy: (\S+)")]
+    job_id = create(
+        client,
+        f"{shlex.quote(sys.executable)} -c {shlex.quote(TRAIN % port)}",
+        custom_metrics=[
+            CustomMetrics(http_get=HttpGet(path="/metrics", port=port)),
+            CustomMetrics(_exec=ModelExec(command=["sh", "-c", "echo throughput 123.5"])),
+            CustomMetrics(_exec=ModelExec(command=["sh", "-c", "exit 7"])),
+        ],
+        policies=JobPolicies(auto_search=AutoSearch(reward_attrs=rewards)),
+    )
+    wait_until(client, job_id, "Running")
+    loss = ("custom.train_loss", (("fold", "1"), ("split", "train")))
+    wanted = {loss, ("custom.throughput", ()), ("custom.accuracy", ()), ("custom.steps_per_second", ())}
+    found = eventually(
+        lambda: series if wanted <= (series := series_of(server, job_id)).keys() else None,
+        "the job's own metrics never came",
+        seconds=WAIT_SECONDS,
+    )
+    assert set(found[loss]) == {0.5}
+    assert set(found["custom.throughput", ()]) == {123.5}
+    assert 0 < found["custom.accuracy", ()][0] < 1000
+    assert 0 < found["custom.steps_per_second", ()][0] <= 101
+    events = client.list_training_job_events(ListTrainingJobEventsRequest(training_job_id=job_id)).events
+    troubles = [event.message for event in events if "custom metrics" in event.message]
+    assert troubles == ["custom metrics: the command sh failed: it exited with code 7"]
+    shown = subprocess.run(
+        [sys.executable, "-m", "trackside", "metrics", job_id, "-m", "custom."],
+        env={
+            **os.environ,
+            "TRACKSIDE_ENDPOINT": server.endpoint,
+            "TRACKSIDE_PROJECT_ID": server.project_id,
+            "TRACKSIDE_ACCESS_KEY": server.access_key,
+            "TRACKSIDE_SECRET_KEY": server.secret_key,
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert 'custom.train_loss{fold="1",split="train"}\t0.5' in shown.stdout
+
+
+def test_the_example_of_the_docs_works(server: LiveServer) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.S)
+    environment = {
+        **os.environ,
+        "TRACKSIDE_ENDPOINT": server.endpoint,
+        "TRACKSIDE_PROJECT_ID": server.project_id,
+        "TRACKSIDE_ACCESS_KEY": server.access_key,
+        "TRACKSIDE_SECRET_KEY": server.secret_key,
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", example],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    job_id = done.stdout.split()[-1]
+    names = {"custom.loss", "custom.samples_total", "custom.accuracy"}
+    eventually(
+        lambda: names <= {name for name, _ in series_of(server, job_id)},
+        "the example's metrics never came",
+        seconds=WAIT_SECONDS,
+    )
