@@ -233,6 +233,8 @@ async def _keep_agent(parts: Parts) -> None:
                 parts.data_dir,
                 task_user=parts.settings.task_user,
                 node_id=parts.settings.node_id or socket.gethostname(),
+                npu_exporter_url=parts.settings.npu_exporter_url,
+                dcgm_exporter_url=parts.settings.dcgm_exporter_url,
             )
         except (OSError, AgentTrouble):
             log.exception("could not start this machine's agent; trying again")
