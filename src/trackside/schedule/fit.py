@@ -1,0 +1,98 @@
+"""Knows whether a gang fits on some machines, and where its tasks go: all of them, or none.
+
+Tasks are packed: a task goes where it leaves the least behind, a gang to as few machines as it can.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from trackside.schedule.room import Need, NodeRoom
+
+Roles = tuple[tuple[Need, int], ...]
+
+
+def assign(nodes: Sequence[NodeRoom], roles: Roles) -> list[NodeRoom] | None:
+    """Claim room for every task; return the machines by rank, or None, with nothing claimed."""
+    orders = [tuple(range(len(roles)))]
+    if len(roles) > 1:  # large tasks first packs better; what fits as it was asked for fits too
+        orders.insert(0, tuple(sorted(orders[0], key=lambda i: (_size(roles[i][0]), -i), reverse=True)))
+    for order in orders:
+        placed = _assign_in(order, nodes, roles)
+        if placed is not None:
+            return placed
+    return None
+
+
+def fits_empty(nodes: Iterable[NodeRoom], roles: Roles) -> bool:
+    """Say whether the gang would fit if nobody held anything."""
+    if len(roles) == 1 and roles[0][1] == 1:
+        return any(node.could_hold(roles[0][0]) for node in nodes)
+    return assign([node.scratch(empty=True) for node in nodes if node.open], roles) is not None
+
+
+def fits_now(nodes: Iterable[NodeRoom], roles: Roles) -> bool:
+    """Say whether the gang fits, and leave everything as it is."""
+    return assign([node.scratch() for node in nodes if node.open], roles) is not None
+
+
+def best(nodes: Iterable[NodeRoom], need: Need) -> NodeRoom | None:
+    """Return the machine where one task leaves the least behind."""
+    cpu, memory, cards, kind, _ = need
+    found: NodeRoom | None = None
+    least = 0
+    for node in nodes:
+        # The cheap half of fits() comes first: this is the innermost loop of the core.
+        if cpu > node.cpu or cards > node.cards[kind] or memory > node.memory or not node.fits(need):
+            continue
+        left = node.cards[kind] if cards else node.cards[0] + node.cards[1]
+        if found is None or left < least or (left == least and (node.cpu, node.id) < (found.cpu, found.id)):
+            found, least = node, left
+    return found
+
+
+def _assign_in(order: Iterable[int], nodes: Sequence[NodeRoom], roles: Roles) -> list[NodeRoom] | None:
+    placed: list[list[NodeRoom]] = [[] for _ in roles]
+    for i in order:
+        need, count = roles[i]
+        found = _spread(nodes, need, count)
+        if found is None:
+            _take_back(placed, roles)
+            return None
+        for node in found:
+            node.claim(need)
+        placed[i] = found
+    return [node for role in placed for node in role]
+
+
+def _take_back(placed: Sequence[Sequence[NodeRoom]], roles: Roles) -> None:
+    for (need, _), role in zip(roles, placed, strict=True):
+        for node in role:
+            node.claim(need, -1)
+
+
+def _spread(nodes: Iterable[NodeRoom], need: Need, count: int) -> list[NodeRoom] | None:
+    if count == 1:
+        one = best(nodes, need)
+        return None if one is None else [one]
+    rooms = [(room, node) for node in nodes if (room := node.count(need))]
+    if sum(room for room, _ in rooms) < count:
+        return None
+    rooms.sort(key=lambda row: (-row[0], _left(row[1], need)))
+    found: list[NodeRoom] = []
+    while len(found) < count:
+        left = count - len(found)
+        # The fullest machine that takes all that is left; or else the emptiest, whole.
+        whole = [row for row in rooms if row[0] >= left]
+        room, node = min(whole, key=lambda row: (row[0], _left(row[1], need))) if whole else rooms[0]
+        rooms.remove((room, node))
+        found += [node] * min(room, left)
+    return found
+
+
+def _left(node: NodeRoom, need: Need) -> tuple[int, int, str]:
+    """Say how much a task would leave behind; those without cards stay off machines that have some free."""
+    cards = node.cards[need.kind] if need.cards else node.cards[0] + node.cards[1]
+    return cards, node.cpu, node.id
+
+
+def _size(need: Need) -> tuple[int, int, int]:
+    return need.cards, need.memory, need.cpu

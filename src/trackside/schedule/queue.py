@@ -1,0 +1,281 @@
+"""Knows the order in which the jobs of one pool wait: by priority, fairness between projects, and age.
+
+Jobs that ask for the same are of one shape. A shape that does not fit is blocked, and all its jobs with it,
+until room comes back where one of its tasks fits: nothing ever looks at all waiting jobs. The jobs of a shape
+stand in lanes, one per priority and project, because a project's share decides which lane is next.
+"""
+
+import heapq
+from collections.abc import Iterator
+
+from trackside.schedule.fit import Roles
+from trackside.schedule.room import Need, NodeLog, NodeRoom, need_of
+from trackside.schedule.values import PRIORITY_MAX, Request
+
+PRIORITIES = range(PRIORITY_MAX, -1, -1)  # the highest first
+FOREVER_MS = 2**62
+Age = tuple[int, int, int, str]  # preempted ones first, then by creation
+
+
+class Entry:
+    """One waiting job."""
+
+    __slots__ = ("age", "evict_seen", "evict_tried_ms", "lane", "priority", "request", "shape")
+
+    def __init__(self, request: Request, shape: "Shape") -> None:
+        self.request = request
+        self.shape = shape
+        self.priority = min(max(request.priority, 0), PRIORITY_MAX)
+        self.age: Age = (0 if request.front else 1, request.created_at_ms, request.number, request.job_id)
+        self.lane: Lane | None = None  # None: it does not stand in the queue any more
+        self.evict_seen: int | None = (
+            None  # nobody could make room for it: up to there in the log of freed room,
+        )
+        self.evict_tried_ms = 0  # at that time
+
+
+class Shape:
+    """What some jobs ask for alike."""
+
+    __slots__ = (
+        "blocked",
+        "hints",
+        "lanes",
+        "needs",
+        "places",
+        "places_mark",
+        "places_sum",
+        "roles",
+        "single",
+        "too_large",
+        "total",
+        "waiting",
+    )
+
+    def __init__(self, roles: Roles) -> None:
+        self.roles = roles
+        self.total = total_of(roles)
+        self.needs = tuple(need for need, count in roles for _ in range(count))  # by rank
+        self.single = self.needs[0] if len(self.needs) == 1 else None  # the need of its only task
+        self.lanes: list[dict[tuple[str, str, int], Lane]] = [{} for _ in PRIORITIES]
+        self.waiting = 0
+        self.blocked = False
+        self.too_large = False
+        self.places: dict[NodeRoom, int] = {}  # how many tasks of a gang of like tasks each machine takes,
+        self.places_sum = 0  # all together,
+        self.places_mark: int | None = None  # up to there in the log of changed machines
+        self.hints: dict[NodeRoom, None] | None = None  # the only machines where it can fit; None: not known
+
+
+class Lane:
+    """Jobs of one shape, priority and project (and, where it has a quota, user), by age."""
+
+    __slots__ = ("entries", "key", "least_ms", "parked", "priority", "project", "shape")
+
+    def __init__(self, shape: Shape, priority: int, key: tuple[str, str, int]) -> None:
+        self.shape, self.priority, self.key = shape, priority, key
+        self.project, _, limit_bits = key
+        self.least_ms = (
+            1000 << (limit_bits - 1) if limit_bits else FOREVER_MS
+        )  # none of its limits is shorter
+        self.entries: list[tuple[Age, int, Entry]] = []
+        self.parked: str | None = None  # which quota it would exceed: "project" or "user"
+
+    def top(self) -> Entry | None:
+        """Return the oldest job that still stands here."""
+        entries = self.entries
+        while entries and entries[0][2].lane is not self:
+            heapq.heappop(entries)
+        return entries[0][2] if entries else None
+
+
+class JobQueue:
+    """The waiting jobs of a pool."""
+
+    def __init__(self) -> None:
+        self.shapes: dict[Roles, Shape] = {}
+        self.open: dict[Shape, None] = {}  # shapes with waiting jobs that may fit
+        self.blocked: dict[Shape, None] = {}  # shapes with waiting jobs that do not fit now
+        self._fronts: list[dict[str, list[tuple[Age, int, Lane]]]] = [{} for _ in PRIORITIES]
+        self.nodes: list[NodeRoom] = []
+        self.changed = NodeLog()
+        self._pushed = 0  # sets equal rows of the heaps apart
+
+    def shape_of(self, request: Request) -> Shape:
+        """Return the shape of a request, the same object for the same needs."""
+        roles = tuple((need_of(resources), count) for resources, count in request.roles)
+        return self.shapes.get(roles) or Shape(roles)
+
+    def push(self, entry: Entry, key: tuple[str, str, int]) -> None:
+        """Let a job stand in the lane of that key."""
+        shape = entry.shape
+        if shape.waiting == 0:
+            self.shapes[shape.roles] = shape
+            (self.blocked if shape.blocked else self.open)[shape] = None
+        shape.waiting += 1
+        lane = shape.lanes[entry.priority].get(key)
+        if lane is None:
+            lane = shape.lanes[entry.priority][key] = Lane(shape, entry.priority, key)
+        entry.lane = lane
+        self._pushed += 1
+        heapq.heappush(lane.entries, (entry.age, self._pushed, entry))
+        if lane.top() is entry:
+            self.refresh(lane)
+
+    def drop(self, entry: Entry) -> None:
+        """Take a job out of the queue."""
+        lane, shape = entry.lane, entry.shape
+        assert lane is not None
+        entry.lane = None
+        shape.waiting -= 1
+        if lane.top() is None:
+            del shape.lanes[lane.priority][lane.key]
+        else:
+            self.refresh(lane)
+        if shape.waiting == 0:
+            del self.shapes[shape.roles]
+            self.open.pop(shape, None)
+            self.blocked.pop(shape, None)
+            shape.blocked, shape.hints = False, None
+
+    def refresh(self, lane: Lane) -> None:
+        """Let a lane whose first job changed, or that may start again, be found."""
+        top = lane.top()
+        if top is not None and lane.parked is None:
+            front = self._fronts[lane.priority].setdefault(lane.project, [])
+            _first(front)  # keeps what is out of date from piling up
+            self._pushed += 1
+            heapq.heappush(front, (top.age, self._pushed, lane))
+
+    def head(self, shares: dict[str, int], priority: int) -> Entry | None:
+        """Return the first job of a priority that is not set aside: the least served project's oldest."""
+        found: tuple[int, int, Age] | None = None
+        entry: Entry | None = None
+        gone = []
+        for project, front in self._fronts[priority].items():
+            top = _first(front)
+            if top is None:
+                gone.append(project)
+                continue
+            key = (top.age[0], shares.get(project, 0), top.age)
+            if found is None or key < found:
+                found, entry = key, top
+        for project in gone:
+            del self._fronts[priority][project]
+        return entry
+
+    def in_order(
+        self, shares: dict[str, int], priority: int, budget_ms: int | None = None
+    ) -> Iterator[Entry]:
+        """Yield the jobs of a priority whose shape may fit (and that end within the budget), in order.
+
+        Between two of them the caller starts the job, sets its lane aside or blocks its shape: shares only
+        grow meanwhile, so that a row of the heap is never better than it says.
+        """
+        rows: list[tuple[tuple[int, int, Age], Lane]] = []
+        for shape in self.open:
+            for lane in shape.lanes[priority].values():
+                if lane.parked or (budget_ms is not None and lane.least_ms > budget_ms):
+                    continue
+                top = lane.top()
+                if top is not None:
+                    rows.append((_key(top, shares), lane))
+        heapq.heapify(rows)
+        while rows:
+            key, lane = rows[0]
+            top = lane.top()
+            if top is None or lane.parked or lane.shape.blocked or not _ends_within(top, budget_ms):
+                heapq.heappop(rows)
+                continue
+            current = _key(top, shares)
+            if current == key:
+                yield top
+            else:
+                heapq.heapreplace(rows, (current, lane))
+
+    def has_limited(self) -> bool:
+        """Say whether a job with a limit, of a shape that may fit, waits."""
+        return any(
+            lane.least_ms < FOREVER_MS and not lane.parked
+            for shape in self.open
+            for level in shape.lanes
+            for lane in level.values()
+        )
+
+    def may_fit(self, shape: Shape, node: NodeRoom | None = None) -> bool:
+        """Say whether a shape may fit, now that a machine has more room; no means no."""
+        if shape.single is not None:
+            return node is None or node.fits(shape.single)
+        if len(shape.roles) > 1:
+            return node is None or any(node.fits(need) for need, _ in shape.roles)
+        need, count = shape.roles[0]
+        if node is not None and not node.fits(need):
+            return False
+        fresh = self.changed.since(shape.places_mark)
+        for one in self.nodes if fresh is None else fresh:
+            places = one.count(need)
+            shape.places_sum += places - shape.places.get(one, 0)
+            shape.places[one] = places
+        shape.places_mark = self.changed.mark
+        return shape.places_sum >= count
+
+    def block(self, shape: Shape) -> None:
+        """Take note that a shape does not fit."""
+        shape.blocked, shape.hints = True, None
+        self.open.pop(shape, None)
+        self.blocked[shape] = None
+
+    def unblock(self, shape: Shape, node: NodeRoom | None) -> None:
+        """Take note that a shape may fit again; with a machine: there only."""
+        if shape.blocked:
+            shape.blocked, shape.hints = False, {} if node is not None else None
+            self.blocked.pop(shape, None)
+            self.open[shape] = None
+        if node is None:
+            shape.hints = None
+        elif shape.hints is not None:
+            shape.hints[node] = None
+
+    def freed(self, node: NodeRoom) -> None:
+        """Unblock the shapes of which a task fits on a machine that has more room than before."""
+        for shape in [shape for shape in self.blocked if self.may_fit(shape, node)]:
+            self.unblock(shape, node)
+        for shape in self.open:
+            if shape.hints is not None:
+                shape.hints[node] = None
+
+    def lanes(self) -> Iterator[Lane]:
+        """Yield every lane."""
+        for shape in self.shapes.values():
+            for level in shape.lanes:
+                yield from level.values()
+
+
+def total_of(roles: Roles) -> Need:
+    """Return what all tasks need together; cards of both kinds count alike."""
+    return Need(
+        sum(need.cpu * count for need, count in roles),
+        sum(need.memory * count for need, count in roles),
+        sum(need.cards * count for need, count in roles),
+        0,
+        None,
+    )
+
+
+def _key(entry: Entry, shares: dict[str, int]) -> tuple[int, int, Age]:
+    return entry.age[0], shares.get(entry.request.project_id, 0), entry.age
+
+
+def _ends_within(entry: Entry, budget_ms: int | None) -> bool:
+    limit = entry.request.max_seconds
+    return budget_ms is None or (limit is not None and limit * 1000 <= budget_ms)
+
+
+def _first(front: list[tuple[Age, int, Lane]]) -> Entry | None:
+    while front:
+        age, _, lane = front[0]
+        top = lane.top() if lane.parked is None else None
+        if top is not None and top.age == age:
+            return top
+        heapq.heappop(front)
+    return None
