@@ -2,6 +2,8 @@
 
 import asyncio
 import hmac
+import importlib.metadata
+import ipaddress
 import logging
 import shutil
 import socket
@@ -9,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,6 +20,7 @@ from trackside.agent.control import AgentTrouble, ensure_agent
 from trackside.api.app import App, build_app
 from trackside.api.authenticate import Authenticator
 from trackside.api.authenticate_acs import AcsAuthenticator
+from trackside.api.exposition import Counted, MetricsPage, Sources
 from trackside.api.iam import routes as iam
 from trackside.api.modelarts_v1 import errors as v1_errors
 from trackside.api.modelarts_v1 import routes as v1
@@ -30,14 +34,16 @@ from trackside.api.operation import Dialect, Operation
 from trackside.api.pai_dlc import errors as dlc_errors
 from trackside.api.pai_dlc import routes as dlc
 from trackside.api.server import serve
+from trackside.api.tally import Tallies
 from trackside.auth.directory import Directory
 from trackside.auth.nonces import Nonces
 from trackside.auth.temporary import TemporaryKeys
 from trackside.clock import SystemClock
 from trackside.config import Settings
+from trackside.domain.errors import Invalid
 from trackside.domain.exchange import Launch
 from trackside.domain.identity import Caller, User
-from trackside.domain.job import Job, NodeId, RuntimeChoice, Task
+from trackside.domain.job import Job, NodeId, ProjectId, RuntimeChoice, Task
 from trackside.domain.launching import launch_order
 from trackside.domain.metric import Sample
 from trackside.domain.resources import Capacity, Flavor, derive_flavors
@@ -47,7 +53,7 @@ from trackside.metricstore.embedded import EmbeddedMetricStore
 from trackside.objectstore.local import open_objects
 from trackside.objectstore.s3 import open_s3
 from trackside.persistence.stores import Stores, open_stores
-from trackside.ports import ObjectStore
+from trackside.ports import MetricStore, ObjectStore
 from trackside.service import (
     Catalog,
     Documents,
@@ -62,6 +68,9 @@ from trackside.service import (
 from trackside.service.policies import Policies
 from trackside.service.things import job_in_path
 from trackside.supervise.loop import Supervisor
+
+if TYPE_CHECKING:
+    from trackside.metricstore.prometheus import PrometheusMetricStore
 
 log = logging.getLogger(__name__)
 AGENT_CHECK_SECONDS = 1.0
@@ -96,7 +105,7 @@ class Parts:
     settings: Settings
     data_dir: Path
     stores: Stores
-    metrics: EmbeddedMetricStore
+    metrics: "EmbeddedMetricStore | PrometheusMetricStore"
     logs: FileLogs
     objects: ObjectStore
     access: Access
@@ -113,7 +122,7 @@ def build(settings: Settings) -> Parts:
     bootstrap.prepare(data_dir)
     clock = SystemClock()
     stores = open_stores(settings.database_url or f"sqlite:///{data_dir / 'trackside.db'}")
-    metric_store = EmbeddedMetricStore(data_dir / "metrics.db")
+    metric_store = _metric_store(settings, data_dir)
     log_store = FileLogs(data_dir / "logs")
     objects = _objects(settings, data_dir)
     catalog = Catalog(
@@ -154,10 +163,11 @@ def build(settings: Settings) -> Parts:
         documents=documents,
         tokens=tokens,
     )
+    tallies, counted = Tallies(), _Counted()
     link = AgentLink(
         engine=engine,
         store=stores.jobs,
-        append_samples=_appender(metric_store),
+        append_samples=_appender(metric_store, counted),
         wake=supervisor.wake,
         interval_seconds=settings.sample_seconds,
     )
@@ -167,7 +177,24 @@ def build(settings: Settings) -> Parts:
         services=services,
         allowed=who.allowed,
         ready=_readiness(settings, engine),
+        pages={
+            "/metrics": MetricsPage(
+                Sources(
+                    version=importlib.metadata.version("trackside"),
+                    tallies=tallies,
+                    jobs=stores.jobs,
+                    metrics=metric_store,
+                    clock=clock,
+                    nodes=engine.nodes,
+                    projects=_project_ids(stores),
+                    own=_own_counts(supervisor, link, counted, metric_store),
+                    sample_seconds=settings.sample_seconds,
+                ),
+                caller_of_token=None if _open_page(settings) else who.directory.caller_of_token,
+            )
+        },
         body_bytes_max=settings.body_bytes_max,
+        tallies=tallies,
     )
     return Parts(
         settings,
@@ -371,15 +398,70 @@ def _hosts(job: Job, addresses: dict[NodeId, str]) -> list[str]:
     return [addresses[task.node_id] for task in job.tasks]
 
 
-def _appender(store: EmbeddedMetricStore) -> Callable[[list[Sample]], Awaitable[None]]:
+@dataclass(slots=True)
+class _Counted:
+    samples: int = 0
+
+
+def _appender(store: MetricStore, counted: _Counted) -> Callable[[list[Sample]], Awaitable[None]]:
     async def append(samples: list[Sample]) -> None:
         await asyncio.to_thread(store.append, samples)
+        counted.samples += len(samples)
 
     return append
 
 
+def _metric_store(settings: Settings, data_dir: Path) -> "EmbeddedMetricStore | PrometheusMetricStore":
+    if not settings.metrics_url:
+        return EmbeddedMetricStore(
+            data_dir / "metrics.db",
+            raw_days=settings.metrics_raw_days,
+            rollup_days=settings.metrics_rollup_days,
+        )
+    try:
+        from trackside.metricstore.prometheus import PrometheusMetricStore
+    except ModuleNotFoundError as error:
+        raise Invalid(f"metrics_url needs {error.name}: pip install 'trackside[prometheus]'") from None
+    return PrometheusMetricStore(
+        settings.metrics_url,
+        data_dir / "metrics-queue.db",
+        queue_bytes_max=settings.metrics_queue_bytes_max,
+    )
+
+
+def _own_counts(
+    supervisor: Supervisor,
+    link: AgentLink,
+    counted: _Counted,
+    store: "EmbeddedMetricStore | PrometheusMetricStore",
+) -> Mapping[str, Counted]:
+    return {
+        "trackside_supervise_failures": lambda: supervisor.failures,
+        "trackside_reports_applied": lambda: link.reports_applied,
+        "trackside_samples_appended": lambda: counted.samples,
+        "trackside_samples_dropped": lambda: store.dropped,
+        "trackside_metric_queue_bytes": lambda: getattr(store, "queued_bytes", None),
+    }
+
+
+def _project_ids(stores: Stores) -> Callable[[], Awaitable[Sequence[ProjectId]]]:
+    async def projects() -> Sequence[ProjectId]:
+        return [project_id for project_id, _ in await stores.identities.projects()]
+
+    return projects
+
+
+def _open_page(settings: Settings) -> bool:
+    if settings.metrics_page:
+        return settings.metrics_page == "open"
+    try:
+        return ipaddress.ip_address(settings.host).is_loopback
+    except ValueError:
+        return settings.host == "localhost"
+
+
 def _forgetter(
-    data_dir: Path, stores: Stores, metrics: EmbeddedMetricStore, logs: FileLogs
+    data_dir: Path, stores: Stores, metrics: MetricStore, logs: FileLogs
 ) -> Callable[[Job], Awaitable[None]]:
     async def forget(job: Job) -> None:
         await asyncio.to_thread(metrics.forget, job.id)

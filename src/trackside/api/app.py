@@ -16,9 +16,11 @@ from trackside.api.dispatch import (
 )
 from trackside.api.openapi import document
 from trackside.api.operation import Dialect, Raw
+from trackside.api.tally import Tallies
 from trackside.service import Services
 
 Plain = Callable[[], Awaitable[Raw]]
+Page = Callable[[Mapping[str, str]], Awaitable[Raw]]  # gets the request's headers, their names in lower case
 
 _log = logging.getLogger("trackside.api")
 _PLAIN_METHODS = ("GET", "HEAD")
@@ -28,17 +30,19 @@ _JSON = (b"content-type", b"application/json")
 class App:
     """The whole ASGI application: plain routes by their path, everything else to the dialects."""
 
-    def __init__(self, dispatch: Dispatcher, plain: Mapping[str, Plain]) -> None:
+    def __init__(
+        self, dispatch: Dispatcher, plain: Mapping[str, Plain], pages: Mapping[str, Page] | None = None
+    ) -> None:
         self._dispatch = dispatch
-        self._plain = dict(plain)
+        self._pages = {path: _headless(answer) for path, answer in plain.items()} | dict(pages or {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        plain = self._plain.get(scope["path"])
-        if plain is None:
+        page = self._pages.get(scope["path"])
+        if page is None:
             await self._dispatch(scope, receive, send)
         elif scope["method"] in _PLAIN_METHODS:
-            await _send_raw(send, await _answer(plain, scope["path"]))
+            await _send_raw(send, await _answer(page, scope))
         else:
             content = msgspec.json.encode({"code": "405", "message": "Allowed are GET and HEAD."})
             await send_answer(send, 405, [_JSON, (b"allow", b"GET, HEAD")], content)
@@ -51,11 +55,14 @@ def build_app(
     allowed: Allowed,
     ready: Callable[[], Awaitable[str | None]],
     extra: Mapping[str, Plain] | None = None,
+    pages: Mapping[str, Page] | None = None,
     body_bytes_max: int = BODY_BYTES_MAX,
+    tallies: Tallies | None = None,
 ) -> App:
     """Build the application. `ready` returns None, or why not; `extra` adds plain GET routes by path.
 
-    Plain routes, health and readiness among them, are open to everyone.
+    Plain routes, health and readiness among them, are open to everyone; `pages` are plain routes that see the
+    request's headers and answer for themselves. `tallies` is where requests are counted.
     """
     openapi = Raw(content=msgspec.json.encode(document(dialects)))
 
@@ -72,15 +79,28 @@ def build_app(
         return openapi
 
     plain = {"/healthz": health, "/readyz": readiness, "/openapi.json": describe, **(extra or {})}
-    return App(Dispatcher(dialects, services=services, allowed=allowed, body_bytes_max=body_bytes_max), plain)
+    dispatcher = Dispatcher(
+        dialects, services=services, allowed=allowed, body_bytes_max=body_bytes_max, tallies=tallies
+    )
+    return App(dispatcher, plain, pages)
 
 
-async def _answer(plain: Plain, path: str) -> Raw:
-    try:
+def _headless(plain: Plain) -> Page:
+    async def page(headers: Mapping[str, str]) -> Raw:
+        del headers
         return await plain()
+
+    return page
+
+
+async def _answer(page: Page, scope: Scope) -> Raw:
+    try:
+        return await page(
+            {name.decode("latin-1"): value.decode("latin-1").strip() for name, value in scope["headers"]}
+        )
     except Exception:
         request_id = new_request_id()
-        _log.exception("bug behind %s, request %s", path, request_id)
+        _log.exception("bug behind %s, request %s", scope["path"], request_id)
         problem = {"code": "500", "message": "Something went wrong.", "requestId": request_id}
         return Raw(content=msgspec.json.encode(problem), status=500)
 

@@ -9,6 +9,7 @@ import itertools
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from time import perf_counter
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from trackside.api.body import BODY_BYTES_MAX, BodyReader, ClientGone, Receive
 from trackside.api.operation import Call, Dialect, Operation, Raw, Signed
 from trackside.api.reading import check_query, decode_body, parse_query
 from trackside.api.routes import Missed, Routes
+from trackside.api.tally import Tallies, Tally
 from trackside.domain.errors import (
     Forbidden,
     Invalid,
@@ -46,9 +48,10 @@ _id_numbers = itertools.count()
 class _Bound:
     """An operation with everything that can be prepared once."""
 
-    __slots__ = ("authenticate", "decoder", "dialect", "handler", "operation", "request_id_header")
+    __slots__ = ("authenticate", "decoder", "dialect", "handler", "operation", "request_id_header", "tally")
 
-    def __init__(self, operation: Operation, dialect: Dialect) -> None:
+    def __init__(self, operation: Operation, dialect: Dialect, tally: Tally) -> None:
+        self.tally = tally
         self.operation = operation
         self.dialect = dialect
         self.handler = operation.handler
@@ -69,7 +72,10 @@ class Dispatcher:
         services: Services,
         allowed: Allowed,
         body_bytes_max: int = BODY_BYTES_MAX,
+        tallies: Tallies | None = None,
     ) -> None:
+        tallies = tallies or Tallies()
+        self._missed = tallies.of("none", "none")
         self._dialects = tuple(dialects)
         self._services = services
         self._allowed = allowed
@@ -77,11 +83,12 @@ class Dispatcher:
         self._routes: Routes[_Bound] = Routes()
         for position, dialect in enumerate(self._dialects):
             for operation in dialect.operations:
-                bound = _Bound(operation, dialect)
+                bound = _Bound(operation, dialect, tallies.of(dialect.name, operation.name))
                 self._routes.add(operation.method, operation.path, bound, dialect=position)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
+        started = perf_counter()
         request_id = new_request_id()
         found = self._routes.find(scope["method"], scope["raw_path"])
         if isinstance(found, Missed):
@@ -105,6 +112,9 @@ class Dispatcher:
             status, body = dialect.unexpected(request_id)
             content, headers = _encode(body), [_JSON]
         headers.append((bound.request_id_header, request_id.encode("ascii")))
+        count = bound.tally[status // 100]
+        count[0] += 1
+        count[1] += perf_counter() - started
         await send_answer(send, status, headers, content)
 
     async def _answer(
@@ -171,6 +181,7 @@ class Dispatcher:
         if missed.allow:
             status = 405
             headers.append(allow)
+        self._missed[status // 100][0] += 1
         await send_answer(send, status, headers, content)
 
 

@@ -50,6 +50,7 @@ class AgentLink:
         self._append_samples = append_samples
         self._wake = wake
         self._interval_seconds = interval_seconds
+        self.reports_applied = 0
 
     def operations(self) -> tuple[Operation, ...]:
         """Return the three operations of the link."""
@@ -114,6 +115,7 @@ class AgentLink:
             await self._append_samples(samples)
         told = _Told()
         through = await self._store.apply_reports(batch.node_id, batch.stream, batch.reports, told.apply)
+        self.reports_applied += len(batch.reports)
         if told.orders:
             self._engine.changed()
         if told.changed:
