@@ -201,7 +201,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """The job's fate, decided while some of its tasks still live."""
+    """The job's fate, decided while some of its tasks still live. QUEUED: it was preempted."""
 
     phase: Phase
     reason: Reason

@@ -27,7 +27,15 @@ class ReasonCode(StrEnum):
     SHIM_LOST = "shim-lost"
     NODE_LOST = "node-lost"
     PEER_FAILED = "peer-failed"
+    PREEMPTED = "preempted"
     WAITING_FOR_ROOM = "waiting-for-room"
+    WAITING_SCATTERED = "waiting-scattered"
+    WAITING_FOR_TURN = "waiting-for-turn"
+    WAITING_FOR_PREEMPTED = "waiting-for-preempted"
+    OVER_QUOTA = "over-quota"
+    TOO_LARGE = "too-large"
+    NO_MACHINES = "no-machines"
+    NO_SUCH_POOL = "no-such-pool"
     DELETED = "deleted"
 
 

@@ -4,6 +4,7 @@ Nothing here reads a clock or starts anything: times come in, decisions go out. 
 these steps is healed by taking them again, because each leaves alone what has happened already.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,8 +15,8 @@ from trackside.domain.job import (
     Ending,
     Job,
     NodeId,
+    Record,
     Restart,
-    Role,
     Slot,
     Task,
     TaskName,
@@ -40,7 +41,7 @@ _OUTCOME = {
 def place(job: Job, slots: Sequence[Slot], *, master_port: int, at_ms: int) -> Change:
     """Give every task of a queued job its node: the durable intent to start this attempt."""
     record = replace(job.records[-1], placed_at_ms=at_ms, master_port=master_port)
-    tasks = _tasks(job.spec.roles, record.number, slots)
+    tasks = _tasks(job, slots)
     moved = replace(
         job,
         phase=advance(job.phase, Phase.STARTING),
@@ -74,7 +75,8 @@ def end_early(job: Job, reason: Reason, *, at_ms: int) -> Change:
     if all(task.state is TaskState.ENDED for task in job.tasks):
         return _finish(job, Phase.STOPPED, reason, at_ms)
     phase = job.phase if job.phase is Phase.STOPPING else advance(job.phase, Phase.STOPPING)
-    if job.ending is not None:  # its fate is sealed already; the wish to stop does not change why
+    if job.ending is not None and job.ending.phase is not Phase.QUEUED:
+        # Its fate is sealed already; the wish to stop does not change why.
         return replace(job, phase=phase), ()
     ending = Ending(phase=Phase.STOPPED, reason=reason, decided_at_ms=at_ms)
     return replace(job, phase=phase, ending=ending), (_event(job, at_ms, f"stopping: {reason.text}"),)
@@ -88,6 +90,22 @@ def overdue_reason(job: Job) -> Reason:
         code=ReasonCode.MAX_DURATION,
         hint="raise spec.auto_stop, or leave it out to have no limit",
     )
+
+
+def preempt(job: Job, for_job: Job, *, at_ms: int) -> Change | None:
+    """Let a running job make room: its tasks drain, then it is queued again. None: it cannot, or not now."""
+    running = job.phase in (Phase.STARTING, Phase.RUNNING, Phase.RESTARTING)
+    if not running or job.ending is not None or not any(task.state in ALIVE for task in job.tasks):
+        return None
+    # The name is for those who could see the job anyway.
+    who = for_job.spec.name if for_job.project_id == job.project_id else "a job of another project"
+    reason = Reason(
+        text=f"preempted by {who} (priority {for_job.spec.priority})",
+        code=ReasonCode.PREEMPTED,
+        hint="it is queued again by itself; save checkpoints, or submit it with a higher priority",
+    )
+    ending = Ending(phase=Phase.QUEUED, reason=reason, decided_at_ms=at_ms)
+    return replace(job, ending=ending), (_event(job, at_ms, reason.text, Level.WARNING),)
 
 
 def lose_node(job: Job, node_id: NodeId, *, at_ms: int) -> Change | None:
@@ -107,15 +125,16 @@ def regain_node(job: Job, node_id: NodeId, *, at_ms: int) -> Change | None:
     return replace(job, phase=phase, reason=None), (_event(job, at_ms, f"the node {node_id} answers again"),)
 
 
-def _tasks(roles: Sequence[Role], attempt: int, slots: Sequence[Slot]) -> tuple[Task, ...]:
-    wanted = [(role, index) for role in roles for index in range(role.count)]
+def _tasks(job: Job, slots: Sequence[Slot]) -> tuple[Task, ...]:
+    wanted = [(role, index) for role in job.spec.roles for index in range(role.count)]
+    starts = Counter(task.name for task in job.past_tasks)
     return tuple(
         Task(
             name=task_name(role.name, index),
             role=role.name,
             index=index,
             rank=rank,
-            attempt=attempt,
+            attempt=1 + starts[task_name(role.name, index)],  # a key is never started twice
             node_id=slot.node_id,
             resources=role.resources,
             cards=slot.cards,
@@ -252,6 +271,11 @@ def _all_ended(job: Job, at_ms: int, told: tuple[Event, ...]) -> Change:
         reason = Reason(text="every task exited 0", code=ReasonCode.COMPLETED)
         return _finish(job, Phase.SUCCEEDED, reason, at_ms, told)
     phase = job.ending.phase
+    if phase is Phase.QUEUED:
+        if all(task.reason is not None and task.reason.code is ReasonCode.COMPLETED for task in job.tasks):
+            done = Reason(text="every task exited 0", code=ReasonCode.COMPLETED)
+            return _finish(job, Phase.SUCCEEDED, done, at_ms, told)
+        return _queue_again(job, job.ending.reason, at_ms, told)
     if phase is Phase.FAILED and all(task.started_at_ms is None for task in job.tasks):
         phase = Phase.CREATE_FAILED
     return _finish(job, phase, job.ending.reason, at_ms, told)
@@ -259,20 +283,13 @@ def _all_ended(job: Job, at_ms: int, told: tuple[Event, ...]) -> Change:
 
 def _finish(job: Job, phase: Phase, reason: Reason, at_ms: int, told: tuple[Event, ...] = ()) -> Change:
     assert phase in FINAL
-    ended_at_ms = max([at_ms, *(task.ended_at_ms or 0 for task in job.tasks)])
-    starts = [task.started_at_ms for task in job.tasks if task.started_at_ms is not None]
-    record = replace(
-        job.records[-1],
-        ended_at_ms=max(ended_at_ms, job.records[-1].queued_at_ms),
-        duration_ms=max((task.duration_ms or 0 for task in job.tasks if task.started_at_ms), default=None),
-        reason=reason,
-        culprit=TaskName(reason.task) if reason.task and phase is not Phase.SUCCEEDED else None,
-    )
+    ended_at_ms = _ended_at_ms(job, at_ms)
+    culprit = TaskName(reason.task) if reason.task and phase is not Phase.SUCCEEDED else None
+    record = replace(_closed(job, reason, ended_at_ms), culprit=culprit)
     done = replace(
         job,
         phase=advance(job.phase, phase),
-        # A job can be over before all its tasks were up: it ran all the same.
-        started_at_ms=job.started_at_ms or min(starts, default=None),
+        started_at_ms=_first_ran_ms(job),
         ended_at_ms=ended_at_ms,
         records=(*job.records[:-1], record),
         ending=None,
@@ -280,6 +297,43 @@ def _finish(job: Job, phase: Phase, reason: Reason, at_ms: int, told: tuple[Even
     )
     level = Level.INFO if phase in (Phase.SUCCEEDED, Phase.STOPPED) else Level.ERROR
     return done, (*told, _event(job, ended_at_ms, f"{_OUTCOME[phase]}: {reason.text}", level))
+
+
+def _queue_again(job: Job, reason: Reason, at_ms: int, told: tuple[Event, ...]) -> Change:
+    """Close the attempt and let the job wait for the next one; what it left behind stays."""
+    ended_at_ms = _ended_at_ms(job, at_ms)
+    closed = _closed(job, reason, ended_at_ms)
+    fresh = Record(number=closed.number + 1, queued_at_ms=closed.ended_at_ms or ended_at_ms)
+    waiting = replace(
+        job,
+        phase=advance(job.phase, Phase.QUEUED),
+        started_at_ms=_first_ran_ms(job),
+        records=(*job.records[:-1], closed, fresh),
+        past_tasks=(*job.past_tasks, *job.tasks),
+        tasks=(),
+        ending=None,
+        reason=reason,
+    )
+    return waiting, (*told, _event(job, ended_at_ms, f"queued again: {reason.text}", Level.WARNING))
+
+
+def _closed(job: Job, reason: Reason, ended_at_ms: int) -> Record:
+    return replace(
+        job.records[-1],
+        ended_at_ms=max(ended_at_ms, job.records[-1].queued_at_ms),
+        duration_ms=max((task.duration_ms or 0 for task in job.tasks if task.started_at_ms), default=None),
+        reason=reason,
+    )
+
+
+def _ended_at_ms(job: Job, at_ms: int) -> int:
+    return max([at_ms, *(task.ended_at_ms or 0 for task in job.tasks)])
+
+
+def _first_ran_ms(job: Job) -> int | None:
+    """Return when the job first ran: it can be over before all its tasks were up, and ran all the same."""
+    starts = [task.started_at_ms for task in job.tasks if task.started_at_ms is not None]
+    return job.started_at_ms or min(starts, default=None)
 
 
 def _event(

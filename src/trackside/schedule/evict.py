@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from trackside.domain.job import JobId
 from trackside.schedule.fit import assign
 from trackside.schedule.pools import LOOK_AGAIN_MS, Held, PoolState, without
-from trackside.schedule.queue import Entry
-from trackside.schedule.room import NodeRoom
+from trackside.schedule.queue import Entry, total_of
+from trackside.schedule.room import Need, NodeRoom
 
 Plan = tuple[tuple[Held, ...], list[NodeRoom]]  # who gives way, and the machines by rank
 
@@ -18,7 +18,7 @@ def plan_eviction(pool: PoolState, entry: Entry, now_ms: int) -> Plan | None:
     """Say who must end so that the job fits, and where it goes then; None: nobody can make that room."""
     if not any(pool.evictable[: entry.priority]):
         return None
-    if entry.shape.single is not None:
+    if entry.shape.single is not None and not pool.capped:  # under a cap, room anywhere counts
         fresh = pool.freed.since(entry.evict_seen)
         nodes = pool.nodes if fresh is None else fresh
         plans = [plan for node in nodes if (plan := _on_one(pool, entry, node, now_ms)) is not None]
@@ -87,7 +87,15 @@ def _try(
         for held in _holders(pool, node):
             if held.draining:
                 going[held.request.job_id] = held
+    if pool.capped and not pool.within_cap(entry.shape.total, _held_by(pool, going)):
+        return None
     return assign(without(nodes, going.values()), entry.shape.roles)
+
+
+def _held_by(pool: PoolState, going: dict[JobId, Held]) -> Need:
+    """Return what some jobs give back to the pool, with those that drain on other machines."""
+    gone = going | {job_id: held for job_id, held in pool.held.items() if held.draining}
+    return total_of(tuple((need, 1) for held in gone.values() for _, need, _ in held.slots.values()))
 
 
 def _holders(pool: PoolState, node: NodeRoom) -> list[Held]:

@@ -85,7 +85,7 @@ def _set_aside(pool: PoolState, entry: Entry) -> bool:
 def _start(books: Books, pool: PoolState, entry: Entry, decisions: list[Decision]) -> bool:
     if entry.shape.blocked:
         return False
-    nodes = _room_for(pool, entry)
+    nodes = _room_for(pool, entry) if pool.within_cap(entry.shape.total) else None
     if nodes is None:
         pool.queue.block(entry.shape)
         return False
@@ -119,6 +119,8 @@ def _start_claimed(books: Books, pool: PoolState, decisions: list[Decision]) -> 
     """Start those whose promised room has drained, or who fit elsewhere by now."""
     for claim in list(pool.claims.values()):
         entry = claim.entry
+        if not pool.within_cap():  # its own claim is counted, and those it replaces have not drained yet
+            continue
         nodes = claim.nodes if _drained(claim.nodes, entry) else _gang_room(pool, entry)
         if nodes is not None:
             books.unclaim(pool, claim)

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator
 
 from trackside.domain.job import JobId
 from trackside.domain.pool import Pool, QueuePolicy, Quota
+from trackside.domain.resources import GIB
 from trackside.schedule.fit import Roles, fits_empty
-from trackside.schedule.queue import Entry, JobQueue, Lane, Shape
+from trackside.schedule.queue import Entry, JobQueue, Lane, Shape, total_of
 from trackside.schedule.room import MICRO, Need, NodeLog, NodeRoom
 from trackside.schedule.values import PRIORITY_MAX, Request
 
@@ -113,7 +114,8 @@ class PoolState:
         if known is None:
             if len(self._too_large) >= KNOWN_SHAPES_MAX:
                 self._too_large.clear()
-            known = self._too_large[roles] = not fits_empty(self.nodes, roles)
+            known = not (self._cap_holds(total_of(roles)) and fits_empty(self.nodes, roles))
+            self._too_large[roles] = known
         return known
 
     def lane_key(self, request: Request, priority: int) -> tuple[str, str, int]:
@@ -138,6 +140,17 @@ class PoolState:
         """Return what a project or a user holds, claims among it."""
         return self._used.get((kind, name), _NOTHING)
 
+    def quota_text(self, request: Request, total: Need) -> str:
+        """Say which limit of which quota a job would exceed."""
+        kind = self.over_quota(request, total) or "project"
+        name = request.project_id if kind == "project" else request.user
+        quota = self.quota(kind, name)
+        over = None if quota is None else _exceeded(quota, self.used(kind, name), total)
+        if over is None:
+            return f"the quota of the {kind} {name} in the pool {self.id} is used up"
+        limit, holds, needs = over
+        return f"the {kind} {name} may hold {limit} in the pool {self.id} and holds {holds}; it needs {needs}"
+
     def over_quota(self, request: Request, total: Need) -> str | None:
         """Return whose quota the job would exceed: "project", "user", or nobody's."""
         for kind, name in (("project", request.project_id), ("user", request.user)):
@@ -146,9 +159,25 @@ class PoolState:
                 return kind
         return None
 
+    def within_cap(self, more: Need = _NOTHING, less: Need = _NOTHING) -> bool:
+        """Say whether the pool's jobs would hold no more than its cap with more given, or some given back."""
+        used = self.used("pool", "")
+        more = Need(more.cpu - less.cpu, more.memory - less.memory, more.cards - less.cards, 0, None)
+        return self._cap_holds(more, used)
+
+    def over_cap(self, more: Need) -> tuple[str, str, str] | None:
+        """Return the limit of the pool's share that more would exceed, what is in use, and the more."""
+        cap = self.pool.cap if self.pool else None
+        return None if cap is None else _exceeded(cap, self.used("pool", ""), more)
+
+    @property
+    def capped(self) -> bool:
+        """Say whether the pool is a share of its machines."""
+        return self.pool is not None and self.pool.cap is not None
+
     def book(self, request: Request, need: Need, times: int = 1) -> None:
-        """Count what a job holds for its project and its user; times -1: holds no longer."""
-        for key in (("project", request.project_id), ("user", request.user)):
+        """Count what a job holds for its project, its user and the pool; times -1: holds no longer."""
+        for key in (("project", request.project_id), ("user", request.user), ("pool", "")):
             before = self._used.get(key, _NOTHING)
             after = Need(
                 before.cpu + need.cpu * times,
@@ -162,6 +191,9 @@ class PoolState:
         if times < 0 and self._parked:
             self.unpark("project", request.project_id)
             self.unpark("user", request.user)
+        if times < 0 and self.capped:  # room under the cap helps on every machine
+            for shape in list(self.queue.blocked):
+                self.queue.unblock(shape, None)
 
     def park(self, lane: Lane, kind: str) -> None:
         """Set a lane aside until its project or its user holds less, or (kind "size") the pool is larger."""
@@ -190,6 +222,10 @@ class PoolState:
             yield from (entry for _, _, entry in lane.entries if entry.lane is lane)
         yield from (claim.entry for claim in self.claims.values())
 
+    def _cap_holds(self, more: Need, used: Need = _NOTHING) -> bool:
+        cap = self.pool.cap if self.pool else None
+        return cap is None or _within(cap, used, more)
+
     def _set_share(self, project: str) -> None:
         used, total = self.used("project", project), self._total
         pairs = ((used.cpu, total.cpu), (used.memory, total.memory), (used.cards, total.cards))
@@ -213,3 +249,17 @@ def _within(quota: Quota, used: Need, more: Need) -> bool:
         (quota.cards, 1, used.cards + more.cards),
     )
     return all(limit is None or wanted <= round(limit * unit) for limit, unit, wanted in limits)
+
+
+def _exceeded(quota: Quota, used: Need, more: Need) -> tuple[str, str, str] | None:
+    """Return the first limit that would be exceeded, what is used and what is wanted, as people read them."""
+    memory = None if quota.memory_bytes is None else quota.memory_bytes / GIB
+    rows = (
+        ("cards", quota.cards, used.cards, more.cards),
+        ("cores", quota.cpu_cores, used.cpu / MICRO, more.cpu / MICRO),
+        ("GiB", memory, used.memory / GIB, more.memory / GIB),
+    )
+    for what, limit, holds, needs in rows:
+        if limit is not None and holds + needs > limit + 1e-6:
+            return f"{limit:g} {what}", f"{holds:g}", f"{needs:g}"
+    return None

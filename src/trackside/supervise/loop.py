@@ -1,14 +1,19 @@
-"""Knows when to look: wakes on every change, applies what was decided, keeps the deadlines."""
+"""Knows when to look: wakes on every change, does what the core decides, keeps the deadlines."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from trackside.domain import rules
-from trackside.domain.job import Job, JobId, NodeId, Slot
+from trackside.domain.job import DEFAULT_POOL, Job, JobId, NodeId, Slot
 from trackside.domain.phase import Phase
+from trackside.domain.pool import Pool
+from trackside.domain.timing import running_time
 from trackside.ports import Clock, Engine, JobStore, Update
-from trackside.supervise.decide import decide_placements
+from trackside.schedule.explain import PendingReason, explain
+from trackside.schedule.values import Decision, Start
+from trackside.supervise.telling import Telling
+from trackside.supervise.watch import Watch
 
 log = logging.getLogger(__name__)
 TICK_SECONDS = 1.0  # deadlines and silent nodes are noticed this late at most
@@ -19,19 +24,32 @@ class Supervisor:
     """Drives every job that is not over. A crash anywhere is healed by the next round."""
 
     def __init__(
-        self, store: JobStore, engine: Engine, clock: Clock, *, forget: Callable[[Job], Awaitable[None]]
+        self,
+        store: JobStore,
+        engine: Engine,
+        clock: Clock,
+        *,
+        forget: Callable[[Job], Awaitable[None]],
+        pools: Callable[[], Sequence[Pool]] = lambda: (Pool(id=DEFAULT_POOL),),
+        closed_nodes: Callable[[], frozenset[NodeId]] = frozenset,
     ) -> None:
         self._store = store
         self._engine = engine
         self._clock = clock
         self._forget = forget
+        self._watch = Watch(pools, closed_nodes)
+        self._telling = Telling()
         self._wake = asyncio.Event()
-        self._deadlines_ms: dict[JobId, int] = {}  # by the monotonic clock: wall clocks jump
+        self._deadlines_ms: dict[tuple[JobId, int], int] = {}  # by the monotonic clock: wall clocks jump
         self.failures = 0
 
     def wake(self) -> None:
         """Ask for a round now: something changed."""
         self._wake.set()
+
+    def explain(self, job_id: JobId) -> PendingReason | None:
+        """Say why a job waits, as of the last round; None: it does not wait."""
+        return explain(self._watch.core, job_id)
 
     async def run(self) -> None:
         """Go round for ever; a round that fails is logged, counted and tried again."""
@@ -50,25 +68,57 @@ class Supervisor:
         """Look at all active jobs once and do what they need."""
         self._wake.clear()
         jobs = await self._store.active()
-        await self._place(jobs)
+        await self._schedule(jobs)
+        await self._tell_why(jobs)
         await self._end_overdue(jobs)
         await self._watch_nodes(jobs)
         for job in await self._store.deleted():
             await self._forget(job)
 
-    async def _place(self, jobs: tuple[Job, ...]) -> None:
-        placements = decide_placements(jobs, self._engine.nodes())
-        if not placements:
-            return
+    async def _schedule(self, jobs: tuple[Job, ...]) -> None:
+        watch = self._watch
+        try:
+            events = watch.changes(jobs, self._engine.nodes(), self._clock.now_ms())
+            decisions = watch.core.handle_all(events)
+            if decisions:
+                await self._store.update_many(
+                    self._changes(decisions, jobs)
+                )  # durable before anybody acts on it
+                self._engine.changed()
+        except BaseException:
+            watch.forget()  # the core believes what it decided; nobody knows how much of it was done
+            raise
+
+    def _changes(
+        self, decisions: Sequence[Decision], jobs: tuple[Job, ...]
+    ) -> list[tuple[JobId, Callable[[Job], Update | None]]]:
         taken = {port for job in jobs for port in _ports(job.records[-1].master_port, job.spec.node_count)}
-        changes = []
-        for placement in placements:
-            count = len(placement.slots)
-            port = self._engine.free_ports(placement.slots[0].node_id, count, frozenset(taken))
-            taken.update(_ports(port, count))
-            changes.append((placement.job_id, self._placer(placement.slots, port)))
-        await self._store.update_many(changes)  # the intent is durable before anybody acts on it
-        self._engine.changed()
+        by_id = {job.id: job for job in jobs}
+        changes: list[tuple[JobId, Callable[[Job], Update | None]]] = []
+        for decision in decisions:
+            if isinstance(decision, Start):
+                count = len(decision.slots)
+                port = self._engine.free_ports(decision.slots[0].node_id, count, frozenset(taken))
+                taken.update(_ports(port, count))
+                changes.append((decision.job_id, self._placer(decision.slots, port)))
+            else:
+                changes.append((decision.job_id, self._preempter(by_id[decision.for_job])))
+        return changes
+
+    def _preempter(self, for_job: Job) -> Callable[[Job], Update | None]:
+        at_ms = self._clock.now_ms()
+
+        def change(job: Job) -> Update | None:
+            moved = rules.preempt(job, for_job, at_ms=at_ms)
+            return Update(job=moved[0], events=moved[1]) if moved else None
+
+        return change
+
+    async def _tell_why(self, jobs: tuple[Job, ...]) -> None:
+        """Keep the reasons of waiting as a series: an event when one becomes another."""
+        events = self._telling.events(self._watch.core, jobs, self._clock.now_ms())
+        if events:
+            await self._store.add_events(events)
 
     def _placer(self, slots: tuple[Slot, ...], port: int) -> Callable[[Job], Update | None]:
         at_ms = self._clock.now_ms()
@@ -83,16 +133,18 @@ class Supervisor:
 
     async def _end_overdue(self, jobs: tuple[Job, ...]) -> None:
         now = self._clock.monotonic_ms()
-        live = {job.id for job in jobs}
-        self._deadlines_ms = {key: at for key, at in self._deadlines_ms.items() if key in live}
+        deadlines: dict[tuple[JobId, int], int] = {}
         for job in jobs:
-            if job.spec.max_seconds is None or job.started_at_ms is None or job.ending or job.final:
+            ran_ms, since_ms = running_time(job)
+            if job.spec.max_seconds is None or since_ms is None or job.started_at_ms is None or job.ending:
                 continue
-            ran_ms = max(0, self._clock.now_ms() - job.started_at_ms)
-            deadline = self._deadlines_ms.setdefault(job.id, now - ran_ms + job.spec.max_seconds * 1000)
-            if now >= deadline:
+            key = job.id, job.records[-1].number  # time in the queue between two attempts does not count
+            left_ms = job.spec.max_seconds * 1000 - ran_ms - max(0, self._clock.now_ms() - since_ms)
+            deadlines[key] = self._deadlines_ms.get(key, now + left_ms)
+            if now >= deadlines[key]:
                 await self._store.update(job.id, self._overdue)
                 self._engine.changed()
+        self._deadlines_ms = deadlines
 
     def _overdue(self, job: Job) -> Update | None:
         if job.final or job.ending:

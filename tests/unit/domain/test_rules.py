@@ -3,12 +3,23 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.domain.builders import NODE, a_job, a_spec, after, ended, key, placed, running, started
+from tests.unit.domain.builders import (
+    NODE,
+    SMALL,
+    a_job,
+    a_spec,
+    after,
+    ended,
+    key,
+    placed,
+    running,
+    started,
+)
 from trackside.domain import rules
 from trackside.domain.errors import IllegalTransition
 from trackside.domain.event import Level
 from trackside.domain.exchange import EndCause, Measured, Noted, Report
-from trackside.domain.job import NodeId, Role, Slot, TaskState
+from trackside.domain.job import Job, NodeId, ProjectId, RestartPolicy, Role, Slot, TaskState
 from trackside.domain.phase import Phase
 from trackside.domain.reason import Certainty, ReasonCode
 from trackside.domain.resources import GIB, Resources
@@ -265,3 +276,77 @@ def test_a_task_that_starts_late_in_a_stopping_job_is_noted_as_running() -> None
     job = after(job, started("worker-0"))
     assert job.phase is Phase.STOPPING
     assert job.tasks[0].state is TaskState.RUNNING
+
+
+def preempted(job: Job) -> Job:
+    other = replace(a_job(1), spec=a_spec(1, name="urgent", priority=3))
+    change = rules.preempt(job, other, at_ms=8_000)
+    assert change is not None
+    return change[0]
+
+
+def test_a_preempted_job_drains_and_waits_again_with_its_past_kept() -> None:
+    job = preempted(running(2))
+    assert job.phase is Phase.RUNNING
+    assert job.ending is not None
+    assert job.ending.phase is Phase.QUEUED
+    job = after(job, ended("worker-0", None, signal=15, stopped_by_us=True))
+    assert job.phase is Phase.RUNNING, "one task still holds its room"
+    job = after(job, ended("worker-1", 0, stopped_by_us=True))
+    assert job.phase is Phase.QUEUED
+    assert (job.ending, job.tasks, job.ended_at_ms) == (None, (), None)
+    assert [task.attempt for task in job.past_tasks] == [1, 1]
+    first, second = job.records
+    assert first.reason is not None
+    assert (first.reason.code, first.reason.text) == (ReasonCode.PREEMPTED, "preempted by urgent (priority 3)")
+    assert (first.culprit, first.ended_at_ms, first.duration_ms) == (None, 9_000, 5_000)
+    assert (second.number, second.queued_at_ms, second.placed_at_ms) == (2, 9_000, None)
+    assert job.started_at_ms == 3_000
+    told = job.past_tasks[0].reason
+    assert told is not None
+    assert told.text == "worker-0 was preempted by urgent (priority 3)"
+
+
+def test_the_next_attempt_is_started_under_keys_of_its_own() -> None:
+    job = after(preempted(running(1)), ended("worker-0", None, signal=15, stopped_by_us=True))
+    again = placed(job, at_ms=20_000)
+    assert [task.attempt for task in again.tasks] == [2]
+    assert rules.apply_report(again, ended("worker-0", at_ms=21_000)) is None, "the first attempt is fenced"
+    done = after(again, started("worker-0", 21_000, attempt=2), ended("worker-0", at_ms=30_000, attempt=2))
+    assert done.phase is Phase.SUCCEEDED
+    assert [record.number for record in done.records] == [1, 2]
+
+
+def test_a_key_is_new_also_after_restarts_in_place() -> None:
+    role = Role(resources=SMALL, restart=RestartPolicy.ON_FAILURE, restarts_max=3)
+    job = placed(a_job(spec=a_spec(roles=(role,))))
+    job = after(job, started("worker-0"), ended("worker-0", 1), started("worker-0", attempt=2))
+    job = after(preempted(job), ended("worker-0", None, signal=15, stopped_by_us=True, attempt=2))
+    assert job.phase is Phase.QUEUED
+    assert placed(job).tasks[0].attempt == 3
+
+
+def test_a_job_that_was_done_when_it_was_preempted_has_succeeded() -> None:
+    job = after(preempted(running(1)), ended("worker-0", 0))
+    assert job.phase is Phase.SUCCEEDED
+    assert job.reason is not None
+    assert job.reason.code is ReasonCode.COMPLETED
+
+
+def test_a_preempted_job_can_still_be_stopped() -> None:
+    job, _ = rules.ask_stop(preempted(running(1)), by="ana", at_ms=8_500)
+    assert job.phase is Phase.STOPPING
+    job = after(job, ended("worker-0", None, signal=15, stopped_by_us=True))
+    assert job.phase is Phase.STOPPED
+    assert len(job.records) == 1
+
+
+def test_only_what_runs_can_be_preempted_and_names_stay_in_their_project() -> None:
+    other = replace(a_job(1), project_id=ProjectId("elsewhere"), spec=a_spec(1, name="secret", priority=2))
+    assert rules.preempt(a_job(1), other, at_ms=1) is None
+    assert rules.preempt(preempted(running(1)), other, at_ms=1) is None
+    assert rules.preempt(after(running(1), ended("worker-0")), other, at_ms=1) is None
+    change = rules.preempt(placed(a_job(1)), other, at_ms=1)
+    assert change is not None
+    assert change[0].ending is not None
+    assert change[0].ending.reason.text == "preempted by a job of another project (priority 2)"

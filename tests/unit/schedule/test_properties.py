@@ -219,13 +219,12 @@ def test_preemption_settles(policy: QueuePolicy, what: list[Step]) -> None:
         driver.step(*step)
     world = driver.world
     for _ in range(10 * (driver.count + 1)):
-        draining = [who for who in world.running if (held := world.core.holds(who)) and held.draining]
+        draining = [who for who in world.running if is_draining(world, who)]
         if not draining:
             break
         world.drained(draining[0])
     else:
         raise AssertionError("jobs are preempted for ever")
-    assert not any(world.core.holds(who).draining for who in world.running)  # type: ignore[union-attr]
 
 
 class Recorder(World):
@@ -280,10 +279,17 @@ def test_a_rebuilt_core_decides_the_same_from_then_on() -> None:
         JobRunning(world.requests[job], tuple(slots.items()), 0) for job, slots in world.running.items()
     ]
     waiting = [JobQueued(world.requests[job]) for job in reversed(world.core.waiting())]
-    rest = [PoolChanged(Pool(id=POOL, lock_seconds=60)), *map(NodeChanged, world.nodes.values())]
-    draining = [JobDraining(job) for job in world.running if world.core.holds(job).draining]  # type: ignore[union-attr]
-    first = again.handle_all([*running, *draining, *waiting, *rest])
-    assert not [one for one in first if isinstance(one, Preempt) and JobId(one.job_id) in draining]
+    rest: list[SchedulingEvent] = [PoolChanged(Pool(id=POOL, lock_seconds=60))]
+    rest += [NodeChanged(node) for node in world.nodes.values()]
+    rest += [JobDraining(job) for job in world.running if is_draining(world, job)]
+    first = again.handle_all([*running, *waiting, *rest])
+    preempted = [one.job_id for one in first if isinstance(one, Preempt)]
+    assert not any(is_draining(world, job_id) for job_id in preempted)
     for job_id in list(world.running)[:3]:
         ours, theirs = world.core.handle(JobEnded(job_id)), again.handle(JobEnded(job_id))
         assert [one.job_id for one in ours] == [one.job_id for one in theirs]
+
+
+def is_draining(world: World, job_id: JobId) -> bool:
+    held = world.core.holds(job_id)
+    return held is not None and held.draining

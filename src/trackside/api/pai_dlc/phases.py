@@ -52,7 +52,15 @@ CODE_OF_REASON: dict[ReasonCode, str] = {
     ReasonCode.SHIM_LOST: "PodExitUnknown",
     ReasonCode.NODE_LOST: "NodeUnreachable",
     ReasonCode.PEER_FAILED: "PeerPodFailed",
+    ReasonCode.PREEMPTED: "JobPreempted",
     ReasonCode.WAITING_FOR_ROOM: "WaitingForResources",
+    ReasonCode.WAITING_SCATTERED: "WaitingForResources",
+    ReasonCode.WAITING_FOR_TURN: "WaitingInQueue",
+    ReasonCode.WAITING_FOR_PREEMPTED: "WaitingForPreemption",
+    ReasonCode.OVER_QUOTA: "QuotaExceeded",
+    ReasonCode.TOO_LARGE: "ResourcesInsufficient",
+    ReasonCode.NO_MACHINES: "ResourcesInsufficient",
+    ReasonCode.NO_SUCH_POOL: "ResourceNotFound",
     ReasonCode.DELETED: "JobDeleted",
 }
 

@@ -1,0 +1,206 @@
+"""Knows how to say why a job waits: one dominant reason in plain words, with the numbers behind it."""
+
+from dataclasses import dataclass
+
+from trackside.domain.job import JobId, ProjectId
+from trackside.domain.reason import ReasonCode
+from trackside.domain.wording import counted
+from trackside.schedule.core import Scheduler
+from trackside.schedule.estimate import Estimate, estimate
+from trackside.schedule.fit import fits_now
+from trackside.schedule.pools import PoolState
+from trackside.schedule.queue import Entry, Shape
+from trackside.schedule.room import MICRO, NodeRoom
+from trackside.schedule.shortage import Shortage, hints_for, need_text, shortage
+from trackside.schedule.values import PRIORITY_MAX
+
+AHEAD_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ahead:
+    """A job that goes first, and how large it is."""
+
+    job_id: JobId
+    project_id: ProjectId
+    name: str
+    user: str
+    priority: int
+    tasks: int
+    cpu_cores: float
+    memory_bytes: int
+    cards: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Free:
+    """What is free: on the pool's open machines together, and the largest piece on one of them."""
+
+    cpu_cores: float
+    memory_bytes: int
+    cards: int
+    largest_cpu_cores: float
+    largest_memory_bytes: int
+    largest_cards: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingReason:
+    """Why a job waits, what for, behind whom, and until when."""
+
+    code: ReasonCode
+    text: str
+    position: int  # 1: the first in line
+    waiting: int  # jobs in the same line
+    ahead: tuple[Ahead, ...]  # the first few of them
+    free: Free
+    estimate: Estimate
+    hints: tuple[str, ...]
+
+
+class Reasons:
+    """Says why jobs wait, as of one moment: what holds for one shape is worked out once."""
+
+    def __init__(self, core: Scheduler) -> None:
+        self._books = core.books
+        self._shapes: dict[Shape, Shortage | None] = {}
+
+    def code(self, job_id: JobId) -> ReasonCode:
+        """Return the dominant reason's code."""
+        entry, pool = self._found(job_id)
+        if pool.pool is None:
+            return ReasonCode.NO_SUCH_POOL
+        if job_id in pool.claims:
+            return ReasonCode.WAITING_FOR_PREEMPTED
+        if not any(node.open for node in pool.nodes):
+            return ReasonCode.NO_MACHINES
+        if entry.shape.too_large:
+            return ReasonCode.TOO_LARGE
+        if pool.over_quota(entry.request, entry.shape.total) is not None:
+            return ReasonCode.OVER_QUOTA
+        lacking = self._lacking(pool, entry.shape)
+        return lacking.code if lacking else ReasonCode.WAITING_FOR_TURN
+
+    def text(self, job_id: JobId) -> str:
+        """Return the reason in one plain sentence."""
+        entry, pool = self._found(job_id)
+        code = self.code(job_id)
+        if code is ReasonCode.NO_SUCH_POOL:
+            return f"the pool {pool.id} does not exist"
+        if code is ReasonCode.NO_MACHINES:
+            return f"no machine of the pool {pool.id} takes jobs now"
+        if code is ReasonCode.WAITING_FOR_PREEMPTED:
+            victims = [one for one in pool.claims[job_id].victims if one in pool.held]
+            return f"{counted(len(victims), 'job')} of lower priority must end first to make room for it"
+        if code is ReasonCode.TOO_LARGE:
+            return f"needs {need_text(entry.shape)}, more than the machines of the pool {pool.id} have"
+        if code is ReasonCode.OVER_QUOTA:
+            return pool.quota_text(entry.request, entry.shape.total)
+        lacking = self._lacking(pool, entry.shape)
+        return lacking.text if lacking else _turn_text(self._line(pool), entry)
+
+    def explain(self, job_id: JobId) -> PendingReason:
+        """Return everything that can be said about why a job waits."""
+        entry, pool = self._found(job_id)
+        line = self._line(pool)
+        position = line.index(entry) + 1
+        code = self.code(job_id)
+        ahead = [one for one in line[: position - 1] if not _set_aside(pool, one)]
+        guess = Estimate(why="it cannot start as things are")
+        if not _set_aside(pool, entry) and pool.pool is not None:
+            guess = estimate(pool, ahead, entry, self._books.now_ms)
+        return PendingReason(
+            code=code,
+            text=self.text(job_id),
+            position=position,
+            waiting=len(line),
+            ahead=tuple(_ahead(one) for one in line[: min(position - 1, AHEAD_SHOWN)]),
+            free=_free(pool),
+            estimate=guess,
+            hints=tuple(_hints(pool, entry, code, position, self._lacking(pool, entry.shape))),
+        )
+
+    def _found(self, job_id: JobId) -> tuple[Entry, PoolState]:
+        entry = self._books.waiting[job_id]
+        return entry, self._books.pools[entry.request.pool_id]
+
+    def _lacking(self, pool: PoolState, shape: Shape) -> Shortage | None:
+        if shape not in self._shapes:
+            fits = not shape.blocked and fits_now(pool.nodes, shape.roles)
+            self._shapes[shape] = None if fits else shortage(pool, shape)
+        return self._shapes[shape]
+
+    def _line(self, pool: PoolState) -> list[Entry]:
+        """Return all who wait, in the order in which they would be looked at now."""
+        shares = pool.shares
+        return sorted(
+            pool.entries(),
+            key=lambda one: (
+                one.request.job_id not in pool.claims,  # who has a promise is past the line
+                -one.priority,
+                one.age[0],
+                shares.get(one.request.project_id, 0),
+                one.age,
+            ),
+        )
+
+
+def explain(core: Scheduler, job_id: JobId) -> PendingReason | None:
+    """Say why a job waits; None: it does not."""
+    return Reasons(core).explain(job_id) if core.waits(job_id) else None
+
+
+def _set_aside(pool: PoolState, entry: Entry) -> bool:
+    return entry.shape.too_large or pool.over_quota(entry.request, entry.shape.total) is not None
+
+
+def _turn_text(line: list[Entry], entry: Entry) -> str:
+    first = next((one for one in line if one.shape.blocked), line[0])
+    if first is entry:
+        return "it is next"
+    return f"it would fit, but a job that needs {need_text(first.shape)} is first in line"
+
+
+def _ahead(entry: Entry) -> Ahead:
+    request, total = entry.request, entry.shape.total
+    return Ahead(
+        job_id=request.job_id,
+        project_id=request.project_id,
+        name=request.name,
+        user=request.user,
+        priority=request.priority,
+        tasks=len(entry.shape.needs),
+        cpu_cores=total.cpu / MICRO,
+        memory_bytes=total.memory,
+        cards=total.cards,
+    )
+
+
+def _free(pool: PoolState) -> Free:
+    nodes = [node for node in pool.nodes if node.open]
+    return Free(
+        cpu_cores=sum(max(node.cpu, 0) for node in nodes) / MICRO,
+        memory_bytes=sum(max(node.memory, 0) for node in nodes),
+        cards=sum(_cards(node) for node in nodes),
+        largest_cpu_cores=max((max(node.cpu, 0) for node in nodes), default=0) / MICRO,
+        largest_memory_bytes=max((max(node.memory, 0) for node in nodes), default=0),
+        largest_cards=max((_cards(node) for node in nodes), default=0),
+    )
+
+
+def _cards(node: NodeRoom) -> int:
+    return sum(max(count, 0) for count in node.cards)
+
+
+def _hints(
+    pool: PoolState, entry: Entry, code: ReasonCode, position: int, lacking: Shortage | None
+) -> list[str]:
+    hints = hints_for(pool, entry.shape, code, lacking)
+    if code is ReasonCode.WAITING_FOR_TURN and entry.request.max_seconds is None:
+        hints.append("give it a limit on how long it runs: then it may go first if it ends in time")
+    if code is ReasonCode.OVER_QUOTA:
+        hints.append("wait for the others to end, ask for less, or have the quota raised")
+    queued = code in (ReasonCode.WAITING_FOR_TURN, ReasonCode.WAITING_FOR_ROOM, ReasonCode.WAITING_SCATTERED)
+    if queued and position > 1 and entry.priority < PRIORITY_MAX:
+        hints.append("a higher priority moves it up the line")
+    return hints

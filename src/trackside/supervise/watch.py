@@ -1,0 +1,138 @@
+"""Knows how to keep the scheduling core up to date: compares the stored jobs with what the core was told.
+
+The core can be built anew at any moment from what is stored: who waits, and which live tasks hold what.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from trackside.domain.job import Job, JobId, NodeId, Slot, TaskState
+from trackside.domain.phase import Phase
+from trackside.domain.pool import Pool
+from trackside.domain.reason import ReasonCode
+from trackside.ports import Node
+from trackside.schedule.core import Scheduler
+from trackside.schedule.values import (
+    JobChanged,
+    JobDraining,
+    JobQueued,
+    JobRemoved,
+    JobRunning,
+    NodeChanged,
+    NodeRemoved,
+    NodeSpec,
+    PoolChanged,
+    PoolRemoved,
+    Request,
+    SchedulingEvent,
+    TaskEnded,
+    Tick,
+)
+
+_EVICTABLE_IN = (Phase.STARTING, Phase.RUNNING, Phase.RESTARTING)  # a lost job would not drain
+
+
+class Watch:
+    """Tells a core what changed since it was last told."""
+
+    def __init__(
+        self, pools: Callable[[], Sequence[Pool]], closed_nodes: Callable[[], frozenset[NodeId]]
+    ) -> None:
+        self._pools = pools
+        self._closed_nodes = closed_nodes
+        self.core = Scheduler()
+        self._revisions: dict[JobId, int] = {}
+        self._nodes: dict[NodeId, NodeSpec] = {}
+        self._known_pools: dict[str, Pool] = {}
+
+    def forget(self) -> None:
+        """Start anew: what was decided last may not have been done."""
+        self.core = Scheduler()
+        self._revisions, self._nodes, self._known_pools = {}, {}, {}
+
+    def changes(self, jobs: Sequence[Job], nodes: Sequence[Node], now_ms: int) -> list[SchedulingEvent]:
+        """Return what happened since the last time, for the core to be told."""
+        events: list[SchedulingEvent] = [Tick(now_ms)]
+        events += self._job_changes(jobs)
+        events += self._node_changes(nodes)
+        events += self._pool_changes()
+        return events
+
+    def _job_changes(self, jobs: Sequence[Job]) -> Iterator[SchedulingEvent]:
+        known, seen = self._revisions, {}
+        for job in jobs:
+            seen[job.id] = job.revision
+            if known.get(job.id) != job.revision:
+                yield from job_events(self.core, job)
+        if len(known) > len(seen) or known.keys() - seen.keys():
+            yield from (JobRemoved(job_id) for job_id in known if job_id not in seen)
+        self._revisions = seen
+
+    def _node_changes(self, nodes: Iterable[Node]) -> Iterator[SchedulingEvent]:
+        closed = self._closed_nodes()
+        specs = {
+            node.id: NodeSpec(id=node.id, capacity=node.capacity, open=node.id not in closed)
+            for node in nodes
+        }
+        yield from (NodeChanged(spec) for spec in specs.values() if self._nodes.get(spec.id) != spec)
+        yield from (NodeRemoved(node_id) for node_id in self._nodes if node_id not in specs)
+        self._nodes = specs
+
+    def _pool_changes(self) -> Iterator[SchedulingEvent]:
+        pools = {pool.id: pool for pool in self._pools()}
+        yield from (PoolChanged(pool) for pool in pools.values() if self._known_pools.get(pool.id) != pool)
+        yield from (PoolRemoved(pool_id) for pool_id in self._known_pools if pool_id not in pools)
+        self._known_pools = pools
+
+
+def job_events(core: Scheduler, job: Job) -> Iterator[SchedulingEvent]:
+    """Yield what the core must be told of one job to see it as it is stored."""
+    request = request_of(job)
+    live = {
+        task.rank: Slot(task.node_id, task.cards) for task in job.tasks if task.state is not TaskState.ENDED
+    }
+    if job.phase is Phase.QUEUED and job.ending is None:
+        yield JobChanged(request) if core.waits(job.id) else JobQueued(request)
+    elif not live:
+        yield JobRemoved(job.id)
+    else:
+        yield from _running(core, job, request, live)
+
+
+def request_of(job: Job) -> Request:
+    """Return what a job asks of its pool."""
+    spec = job.spec
+    return Request(
+        job_id=job.id,
+        pool_id=spec.pool_id,
+        project_id=job.project_id,
+        user=job.owner,
+        name=spec.name,
+        priority=spec.priority,
+        roles=tuple((role.resources, role.count) for role in spec.roles),
+        created_at_ms=job.created_at_ms,
+        number=job.number,
+        max_seconds=spec.max_seconds,
+        preemptible=spec.preemptible and (job.phase in _EVICTABLE_IN or job.phase is Phase.QUEUED),
+        front=_was_preempted(job),
+    )
+
+
+def _running(core: Scheduler, job: Job, request: Request, live: dict[int, Slot]) -> Iterator[SchedulingEvent]:
+    held = core.holds(job.id)
+    known = (
+        {} if held is None else {rank: Slot(node.id, cards) for rank, (node, _, cards) in held.slots.items()}
+    )
+    if any(known.get(rank) != slot for rank, slot in live.items()):
+        placed_at_ms = job.records[-1].placed_at_ms or job.created_at_ms
+        yield JobRunning(request, tuple(live.items()), placed_at_ms)
+    else:
+        yield JobChanged(request)
+        yield from (TaskEnded(job.id, rank) for rank in known if rank not in live)
+    if job.ending is not None:
+        yield JobDraining(job.id)
+
+
+def _was_preempted(job: Job) -> bool:
+    """Say whether the attempt before this one was preempted: such a job waits in front."""
+    last = job.records[-2].reason if len(job.records) > 1 else None
+    return last is not None and last.code is ReasonCode.PREEMPTED
