@@ -25,9 +25,12 @@ from trackside.api.iam import routes as iam
 from trackside.api.modelarts_v1 import errors as v1_errors
 from trackside.api.modelarts_v1 import routes as v1
 from trackside.api.modelarts_v2 import errors as v2_errors
+from trackside.api.modelarts_v2 import pool_errors
 from trackside.api.modelarts_v2 import routes as v2
+from trackside.api.modelarts_v2.routes_pools import POOL_OPERATIONS
 from trackside.api.native import access, downloads
 from trackside.api.native import policies as native_policies
+from trackside.api.native import pools as native_pools
 from trackside.api.native import routes as native
 from trackside.api.native.agent_link import AgentLink
 from trackside.api.operation import Dialect, Operation
@@ -61,6 +64,7 @@ from trackside.service import (
     Logs,
     Metrics,
     Objects,
+    Pools,
     Services,
     Tokens,
     Users,
@@ -132,14 +136,25 @@ def build(settings: Settings) -> Parts:
     )
     engine = LocalEngine(active=stores.jobs.active, launch=_launcher(catalog), clock=clock)
     supervisor = Supervisor(
-        stores.jobs, engine, clock, forget=_forgetter(data_dir, stores, metric_store, log_store)
+        stores.jobs,
+        engine,
+        clock,
+        forget=_forgetter(data_dir, stores, metric_store, log_store),
+    )
+    pools = Pools(
+        store=stores.pools,
+        jobs=stores.jobs,
+        catalog=catalog,
+        nodes=engine.nodes,
+        clock=clock,
+        changed=supervisor.wake,
     )
     jobs = Jobs(
         store=stores.jobs,
         catalog=catalog,
         objects=objects,
         clock=clock,
-        capacities=lambda: [node.capacity for node in engine.nodes()],
+        pools=pools,
         grace_seconds=settings.stop_grace_seconds,
         wake=supervisor.wake,
         orders_changed=engine.changed,
@@ -162,6 +177,7 @@ def build(settings: Settings) -> Parts:
         objects=Objects(objects),
         documents=documents,
         tokens=tokens,
+        pools=pools,
     )
     tallies, counted = Tallies(), _Counted()
     link = AgentLink(
@@ -216,6 +232,7 @@ async def run(parts: Parts, *, started: Callable[[str], None]) -> None:
     """Serve until told to stop. Jobs go on without the server."""
     await parts.stores.start()
     await bootstrap.first_identities(parts.stores.identities, parts.data_dir)
+    await parts.services.pools.load()
     await parts.access.policies.load([one for one, _ in await parts.stores.identities.projects()])
     parts.access.users_changed(await parts.stores.identities.users())
     background: list[asyncio.Task[None]] = []
@@ -304,7 +321,13 @@ def _dialects(data_dir: Path, who: Access, engine: LocalEngine, link: AgentLink)
     huawei = partial(Dialect, authenticate=signed, error=v2_errors.error, unexpected=v2_errors.unexpected)
     own = partial(Dialect, error=access.error, unexpected=access.unexpected)
     return (
-        huawei(name="modelarts_v2", title="ModelArts v2", operations=v2.OPERATIONS),
+        huawei(name="modelarts_v2", title="ModelArts v2", operations=v2.JOB_OPERATIONS),
+        huawei(
+            name="modelarts_v2_pools",
+            title="ModelArts v2 pools",
+            operations=POOL_OPERATIONS,
+            error=pool_errors.error,
+        ),
         Dialect(
             name="modelarts_v1",
             title="ModelArts v1",
@@ -329,6 +352,7 @@ def _dialects(data_dir: Path, who: Access, engine: LocalEngine, link: AgentLink)
             operations=(
                 *native.operations(engine.nodes),
                 *native_policies.operations(who.policies, who.temporary),
+                *native_pools.OPERATIONS,
             ),
             authenticate=signed,
         ),

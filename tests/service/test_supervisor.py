@@ -20,6 +20,7 @@ from trackside.persistence.stores import Stores, open_stores
 from trackside.ports import EventQuery, Node, Update
 from trackside.service.catalog import Catalog
 from trackside.service.jobs import JobChange, Jobs
+from trackside.service.pools import Pools
 from trackside.supervise.loop import NODE_SILENT_SECONDS, Supervisor
 
 PROJECT = ProjectId("p")
@@ -128,12 +129,20 @@ async def world(tmp_path: Path, anyio_backend: str) -> AsyncIterator[World]:
         await stores.jobs.delete(job.id)
 
     supervisor = Supervisor(stores.jobs, engine, clock, forget=forget)
+    catalog = Catalog(lambda: (), (), strict_images=False)
     jobs = Jobs(
         store=stores.jobs,
-        catalog=Catalog(lambda: (), (), strict_images=False),
+        catalog=catalog,
         objects=open_objects(tmp_path / "obs"),
         clock=clock,
-        capacities=lambda: [CAPACITY],
+        pools=Pools(
+            store=stores.pools,
+            jobs=stores.jobs,
+            catalog=catalog,
+            nodes=engine.nodes,
+            clock=clock,
+            changed=supervisor.wake,
+        ),
         grace_seconds=5,
         wake=supervisor.wake,
         orders_changed=engine.changed,

@@ -40,6 +40,7 @@ KEYS = {
     "parameters": "passed as --name=value: a map",
     "inputs": "name: obs://bucket/key, staged before the start",
     "outputs": "name: obs://bucket/key, uploaded while it runs and at its end",
+    "pool": "where it waits and runs: trackside pool ls",
     "max_hours": "stop it when it has run this long",
     "priority": "0 to 3; more is sooner",
     "preemptible": "whether a job of higher priority may take its place",
@@ -166,6 +167,7 @@ def _resource(job: Mapping[str, Any]) -> dict[str, Any]:
         {
             "node_count": _integer(job, "workers", 1) or 1,
             "flavor_id": _text(job, "flavor"),
+            "pool_id": _text(job, "pool"),
             "main_container_customized_flavor": _filled(own),
         }
     )

@@ -13,7 +13,7 @@ import typer
 import typer.main
 
 from trackside import __version__
-from trackside.cli import agent, catalog, demo, doctor, host, jobs, logs, metrics, policy, submit
+from trackside.cli import agent, catalog, demo, doctor, host, jobs, logs, metrics, policy, pool, submit
 from trackside.cli.errors import CliError, ExitCode
 from trackside.cli.session import SCHEMA, Session, current, nobody_reads
 from trackside.domain.errors import TracksideError
@@ -63,6 +63,7 @@ for command in (
 ):
     app.command()(command)
 app.add_typer(catalog.flavor_app, name="flavor")
+app.add_typer(pool.pool_app, name="pool")
 app.add_typer(catalog.user_app, name="user")
 app.add_typer(policy.policy_app, name="policy")
 app.add_typer(agent.agent_app, name="agent")

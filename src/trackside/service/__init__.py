@@ -8,6 +8,7 @@ from trackside.service.jobs import Jobs
 from trackside.service.logs import Logs
 from trackside.service.metrics import Metrics
 from trackside.service.objects import Objects
+from trackside.service.pools import Pools
 from trackside.service.tokens import Tokens
 from trackside.service.users import Users
 
@@ -24,6 +25,18 @@ class Services:
     objects: Objects
     documents: Documents
     tokens: Tokens
+    pools: Pools
 
 
-__all__ = ["Catalog", "Documents", "Jobs", "Logs", "Metrics", "Objects", "Services", "Tokens", "Users"]
+__all__ = [
+    "Catalog",
+    "Documents",
+    "Jobs",
+    "Logs",
+    "Metrics",
+    "Objects",
+    "Pools",
+    "Services",
+    "Tokens",
+    "Users",
+]

@@ -3,8 +3,9 @@
 import secrets
 import string
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from trackside.domain import rules
 from trackside.domain.errors import Invalid, JobNotFound, TaskNotFound
@@ -13,10 +14,9 @@ from trackside.domain.identity import Caller
 from trackside.domain.job import Job, JobId, JobSpec, Record, task_names
 from trackside.domain.phase import Phase
 from trackside.domain.reason import Reason, ReasonCode
-from trackside.domain.resources import Capacity
 from trackside.ports import Clock, EventPage, EventQuery, JobPage, JobQuery, JobStore, ObjectStore, Update
 from trackside.service.catalog import Catalog
-from trackside.service.checks import check_fits, check_objects, check_spec, check_total_fits
+from trackside.service.checks import check_objects, check_spec
 
 MESSAGE_LENGTH_MAX = 4096
 SHORT_ID_LENGTH = 16
@@ -35,6 +35,18 @@ class JobChange:
     declared: Mapping[str, object] | None = None  # replaces a dialect's own words, by dialect
 
 
+class PoolGate(Protocol):
+    """Says whether a job may wait in the pool it names."""
+
+    def check(self, caller: Caller, spec: JobSpec) -> None:
+        """Raise PoolNotFound, Invalid or Exhausted if it could never run there."""
+        ...
+
+    def check_open(self, spec: JobSpec) -> None:
+        """Raise PoolNotFound if its pool is gone; asked again when the job is stored, by another thread."""
+        ...
+
+
 class Jobs:
     """Everything a caller can do with jobs. Nothing starts in here: the supervisor is woken instead."""
 
@@ -45,7 +57,7 @@ class Jobs:
         catalog: Catalog,
         objects: ObjectStore,
         clock: Clock,
-        capacities: Callable[[], Sequence[Capacity]],
+        pools: PoolGate,
         grace_seconds: float,
         wake: Callable[[], None],
         orders_changed: Callable[[], None],
@@ -54,7 +66,7 @@ class Jobs:
         self._catalog = catalog
         self._objects = objects
         self._clock = clock
-        self._capacities = capacities
+        self._pools = pools
         self._grace_seconds = grace_seconds
         self._wake = wake
         self._orders_changed = orders_changed
@@ -63,8 +75,7 @@ class Jobs:
         """Check a job and queue it, as the next version after `version_of` if given; it is then durable."""
         check_spec(spec)
         runtime = self._catalog.resolve(spec.runtime)
-        check_fits(spec, self._capacities())
-        check_total_fits(spec, self._capacities())
+        self._pools.check(caller, spec)
         await check_objects(spec, self._objects)
         spec = replace(spec, grace_seconds=self._grace_seconds)
         job_id, short_id, now = JobId(str(uuid.uuid4())), new_short_id(), self._clock.now_ms()
@@ -74,6 +85,7 @@ class Jobs:
             events.append(Event(job_id=job_id, at_ms=now, message=told, level=Level.WARNING))
 
         def make(number: int) -> Update:
+            self._pools.check_open(spec)
             job = Job(
                 id=job_id,
                 short_id=short_id,

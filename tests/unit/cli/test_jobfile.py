@@ -24,6 +24,7 @@ inputs:
   data_url: obs://data/in/
 outputs:
   train_url: {url: obs://data/out/, local_dir: /tmp/out, access: env}
+pool: team-a
 max_hours: 3
 priority: 2
 preemptible: true
@@ -69,6 +70,7 @@ def test_every_key_is_translated(tmp_path: Path) -> None:
             "resource": {
                 "node_count": 8,
                 "flavor_id": "gpu.1x",
+                "pool_id": "team-a",
                 "main_container_customized_flavor": {
                     "cpu_core_num": 4.0,
                     "mem_size": 16.0,

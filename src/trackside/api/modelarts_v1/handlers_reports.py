@@ -20,9 +20,10 @@ from trackside.api.modelarts_v1.wire_response import (
 )
 from trackside.api.operation import Call
 from trackside.domain.errors import Invalid, NotFound
-from trackside.domain.job import DEFAULT_POOL, Job
+from trackside.domain.job import Job
 from trackside.domain.metric import MINUTE_MS
 from trackside.domain.phase import FINAL
+from trackside.domain.pool import Pool
 from trackside.ports import JobQuery, Node, SeriesKey
 from trackside.service.metrics import MinuteGrid
 
@@ -87,12 +88,10 @@ def show_node_metrics(nodes: Nodes) -> Callable[[Call], Awaitable[Statistic]]:
 
     async def show(call: Call) -> Statistic:
         names, each = _asked(call)
-        pool_id = call.path["pool_id"]
-        if pool_id != DEFAULT_POOL:
-            raise NotFound(f"there is no pool {pool_id!r}; there is {DEFAULT_POOL}")
+        pool = call.services.pools.show(call.path["pool_id"]).pool
         minutes = window(time.time_ns() // 1_000_000)
-        use = NodeUse(_node(nodes(), call.path["node_ip"]), minutes)
-        for job in await _recent_jobs(call, pool_id, minutes.start):
+        use = NodeUse(_node(pool, nodes(), call.path["node_ip"]), minutes)
+        for job in await _recent_jobs(call, pool.id, minutes.start):
             found = call.services.metrics.series(
                 call.caller,
                 job.id,
@@ -154,11 +153,12 @@ def _each_card(call: Call, job: Job, task: str, name: str, grid: MinuteGrid) -> 
     ]
 
 
-def _node(nodes: Sequence[Node], ip: str) -> Node:
-    found = next((node for node in nodes if node.ip == ip), None)
+def _node(pool: Pool, nodes: Sequence[Node], ip: str) -> Node:
+    own = [node for node in nodes if pool.node_ids is None or node.id in pool.node_ids]
+    found = next((node for node in own if node.ip == ip), None)
     if found is None:
-        known = ", ".join(node.ip for node in nodes[:NODES_SHOWN]) or "none"
-        raise NotFound(f"pool {DEFAULT_POOL} has no node {ip!r}; there are: {known}")
+        known = ", ".join(node.ip for node in own[:NODES_SHOWN]) or "none"
+        raise NotFound(f"pool {pool.id} has no node {ip!r}; there are: {known}")
     return found
 
 

@@ -2,6 +2,7 @@
 
 from trackside.api.modelarts_v2 import handlers_jobs as jobs
 from trackside.api.modelarts_v2 import handlers_reports as reports
+from trackside.api.modelarts_v2.routes_pools import POOL_OPERATIONS
 from trackside.api.modelarts_v2.sizes import FLAVOR_TYPE_OF
 from trackside.api.modelarts_v2.wire_create import CreateJobBody
 from trackside.api.modelarts_v2.wire_request import (
@@ -36,7 +37,7 @@ _TASK = f"{_JOB}/tasks/{{task_id}}"
 
 _ORDER = Param(name="order", choices=ORDERS, description="Newest first (desc, the default) or oldest first.")
 
-OPERATIONS: tuple[Operation, ...] = (
+JOB_OPERATIONS: tuple[Operation, ...] = (
     Operation(
         name="CreateTrainingJob",
         method="POST",
@@ -250,3 +251,5 @@ OPERATIONS: tuple[Operation, ...] = (
         ),
     ),
 )
+
+OPERATIONS = (*JOB_OPERATIONS, *POOL_OPERATIONS)

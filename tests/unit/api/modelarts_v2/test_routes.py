@@ -39,7 +39,8 @@ def test_the_sdk_calls_it_there(operation: Operation) -> None:
 def test_viewers_read_and_change_nothing(operation: Operation) -> None:
     reads = operation.method in READS or operation.name == "ListTrainingJobs"
     assert permits(UserRole.VIEWER, operation.action) is reads
-    assert permits(UserRole.USER, operation.action)
+    assert permits(UserRole.USER, operation.action) is (reads or ":pool:" not in operation.action)
+    assert permits(UserRole.ADMIN, operation.action)
 
 
 def test_every_body_and_answer_has_a_schema() -> None:

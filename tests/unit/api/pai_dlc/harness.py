@@ -17,6 +17,7 @@ from trackside.domain.identity import Caller, UserRole
 from trackside.domain.job import Job, JobSpec, NodeId, ProjectId, Slot
 from trackside.domain.metric import Sample
 from trackside.ports import Update
+from trackside.service.pool_record import PoolChange
 from trackside.wiring import Parts, build
 
 T = TypeVar("T")
@@ -29,6 +30,7 @@ FLAVORS = (
     FlavorSetting(id="cpu.1c2g", cpu_cores=1, memory_gib=2, nodes_max=8),
     FlavorSetting(id="gpu.2x", cpu_cores=4, memory_gib=16, gpus=2, card_model="V100"),
 )
+POOLS = ("mine", "pool1", "pool2", "quota")
 WORKER = {"Type": "Worker", "PodCount": 1}
 
 
@@ -57,6 +59,9 @@ class Api:
         self.run(self.parts.stores.start())
         for project in (PROJECT, ELSEWHERE):
             self.run(self.parts.stores.identities.put_project(project, project))
+        for pool in POOLS:
+            share = PoolChange(shares=(("gpu.2x", 1000, None),))
+            self.run(self.parts.services.pools.create(CALLER, share, pool_id=pool))
         self.caller = CALLER
         dialect = Dialect(
             name="pai_dlc",

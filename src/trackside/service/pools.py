@@ -1,0 +1,326 @@
+"""Knows the pools there are: answers from memory and writes changes through.
+
+Pools belong to the installation, not to a project: they divide its machines. `default` always is there, has
+every machine, and cannot be removed.
+"""
+
+import asyncio
+import re
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from trackside.domain.errors import Invalid, NameTaken, NotFound, PoolNotFound
+from trackside.domain.identity import Caller
+from trackside.domain.job import DEFAULT_POOL, Job, JobSpec, NodeId
+from trackside.domain.phase import Phase
+from trackside.domain.pool import Pool
+from trackside.domain.resources import Capacity
+from trackside.ports import Clock, JobStore, Node, PoolStore
+from trackside.service.catalog import Catalog
+from trackside.service.pool_fit import check_fits_pool
+from trackside.service.pool_record import (
+    NodeState,
+    PoolChange,
+    PoolKind,
+    PoolRecord,
+    Share,
+    changed,
+    decode,
+    default_record,
+    encode,
+    share_capacity,
+    with_nodes,
+    with_shares,
+)
+from trackside.service.pool_use import PoolUse, queue_order, total_capacity
+
+POOLS_MAX = 1000
+COUNT_MAX = 100_000
+DESCRIPTION_LENGTH_MAX = 1024
+NAMES_SHOWN = 12
+LOCK_SECONDS_MAX = 7 * 24 * 3600
+_ID = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?\Z")
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
+
+Nodes = Callable[[], Sequence[Node]]
+
+
+class Pools:
+    """Keep the pools and what was decided about machines."""
+
+    def __init__(
+        self,
+        *,
+        store: PoolStore,
+        jobs: JobStore,
+        catalog: Catalog,
+        nodes: Nodes,
+        clock: Clock,
+        changed: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._jobs = jobs
+        self._catalog = catalog
+        self._nodes = nodes
+        self._clock = clock
+        self._told = changed
+        self._records = {DEFAULT_POOL: default_record(clock.now_ms())}
+        self._states: dict[str, NodeState] = {}
+        self._changing = asyncio.Lock()  # memory changes in the order of the database
+
+    async def load(self) -> None:
+        """Read what is stored; before that there is `default` alone."""
+        stored = dict(await self._store.pools())
+        self._records |= {name: decode(document) for name, document in stored.items()}
+        self._states = {
+            node_id: NodeState(document["state"]) for node_id, document in await self._store.nodes()
+        }
+        if DEFAULT_POOL not in stored:  # from now on it has a birthday
+            await self._store.put(DEFAULT_POOL, encode(self._records[DEFAULT_POOL]))
+
+    def all(self) -> tuple[Pool, ...]:
+        """Return every pool as scheduling sees it."""
+        return tuple(record.pool for record in self._records.values())
+
+    def closed_nodes(self) -> frozenset[NodeId]:
+        """Return the machines that take nothing new."""
+        return frozenset(NodeId(node) for node, state in self._states.items() if state is not NodeState.OPEN)
+
+    def list(self) -> list[PoolRecord]:
+        """Return every pool, the default one first, the others by name."""
+        return sorted(self._records.values(), key=lambda one: (one.id != DEFAULT_POOL, one.name, one.id))
+
+    def show(self, pool_id: str) -> PoolRecord:
+        """Return a pool."""
+        found = self._records.get(pool_id)
+        if found is None:
+            raise PoolNotFound(f"Pool {pool_id} not found.")
+        return found
+
+    def check(self, caller: Caller, spec: JobSpec) -> None:
+        """Refuse a job that names no pool there is, or that could never run in its pool."""
+        record = self.show(spec.pool_id)
+        check_fits_pool(caller, spec, record.pool, [node.capacity for node in self.nodes(record)])
+
+    def check_open(self, spec: JobSpec) -> None:
+        """Refuse a job whose pool went away since it was checked. May be asked from any thread."""
+        self.show(spec.pool_id)
+
+    async def create(
+        self,
+        caller: Caller,
+        wanted: PoolChange,
+        *,
+        pool_id: str | None = None,
+        workspace_id: str = "0",
+        labels: dict[str, str] | None = None,
+    ) -> PoolRecord:
+        """Make a pool, of whole machines if it names some, else of a share of them."""
+        name = wanted.name or pool_id
+        if not name or not _NAME.match(name):
+            raise Invalid("a pool needs a name of 1 to 64 letters, digits, dots, underscores and hyphens")
+        pool_id = pool_id or _new_id(name)
+        if not _ID.match(pool_id):
+            raise Invalid(
+                "a pool's id has 1 to 63 lower-case letters, digits and hyphens; "
+                "it begins with a letter and does not end in a hyphen"
+            )
+        if wanted.node_ids is None and not wanted.shares:
+            raise Invalid("a pool needs either nodes, or flavors with a count")
+        async with self._changing:
+            self._check_new(pool_id, name)
+            record = PoolRecord(
+                pool=Pool(id=pool_id),
+                name=name,
+                workspace_id=workspace_id,
+                project_id=caller.project_id,
+                created_by=caller.user,
+                created_at_ms=self._clock.now_ms(),
+                labels=labels or {},
+            )
+            return await self._keep(self._sized(changed(record, wanted), wanted))
+
+    async def change(self, pool_id: str, wanted: PoolChange) -> PoolRecord:
+        """Change a pool; its jobs go on as they are."""
+        async with self._changing:
+            record = self.show(pool_id)
+            if pool_id == DEFAULT_POOL and (wanted.shares is not None or wanted.node_ids is not None):
+                raise Invalid(f"the pool {DEFAULT_POOL} always has all machines: make another pool")
+            return await self._keep(self._sized(changed(record, wanted), wanted))
+
+    async def delete(self, pool_id: str) -> PoolRecord:
+        """Remove a pool in which every job is over; raise PoolInUse otherwise."""
+        if pool_id == DEFAULT_POOL:
+            raise Invalid(f"the pool {DEFAULT_POOL} cannot be deleted")
+        async with self._changing:
+            record = self.show(pool_id)
+            # First from memory: a job that comes now is refused, one that came before is seen by the store.
+            del self._records[pool_id]
+            try:
+                await self._store.delete(pool_id)
+            except BaseException:
+                self._records[pool_id] = record
+                raise
+        self._told()
+        return record
+
+    def nodes(self, record: PoolRecord) -> Sequence[Node]:
+        """Return the machines of a pool, by name."""
+        wanted = record.pool.node_ids
+        found = (node for node in self._nodes() if wanted is None or node.id in wanted)
+        return sorted(found, key=lambda node: node.id)
+
+    def node(self, record: PoolRecord, node_id: str) -> Node:
+        """Return one machine of a pool."""
+        nodes = self.nodes(record)
+        found = next((node for node in nodes if node.id == node_id), None)
+        if found is None:
+            names = ", ".join(node.id for node in nodes[:NAMES_SHOWN]) or "none"
+            raise NotFound(f"pool {record.id} has no node {node_id!r}; there are: {names}")
+        return found
+
+    def pick_nodes(self, shares: Sequence[tuple[str, int, int | None]]) -> tuple[str, ...]:
+        """Return so many machines that each hold a flavor, those in no other pool first."""
+        taken = {node for pool in self.all() for node in pool.node_ids or ()}
+        rest = sorted(self._nodes(), key=lambda node: (node.id in taken, node.id))
+        picked: list[str] = []
+        for flavor_id, count, _ in shares:
+            need = self._catalog.flavor(flavor_id).resources
+            fit = [node for node in rest if node.capacity.fits(need)][:count]
+            if len(fit) < count:
+                raise Invalid(f"{count} nodes that hold {flavor_id} are asked for, and there are {len(fit)}")
+            picked += [node.id for node in fit]
+            rest = [node for node in rest if node.id not in picked]
+        return tuple(picked)
+
+    def node_state(self, node_id: str) -> NodeState:
+        """Return what was decided about a machine."""
+        return self._states.get(node_id, NodeState.OPEN)
+
+    async def set_node(self, caller: Caller, node_id: str, state: NodeState) -> None:
+        """Lock a machine, drain it, or open it again."""
+        if node_id not in self._states and all(node.id != node_id for node in self._nodes()):
+            raise NotFound(f"there is no node {node_id!r}")
+        async with self._changing:
+            decision = {"state": state.value, "by": caller.user, "at_ms": self._clock.now_ms()}
+            await self._store.put_node(node_id, decision)
+            self._states[node_id] = state
+        self._told()
+
+    def capacity(self, record: PoolRecord) -> Capacity:
+        """Return what the pool's jobs can hold together."""
+        nodes = total_capacity([node.capacity for node in self.nodes(record)])
+        if record.kind is not PoolKind.SHARE:
+            return nodes
+        share = share_capacity(record.shares)
+        return replace(share, gpu_model=nodes.gpu_model, npu_model=nodes.npu_model)
+
+    async def use(self, record: PoolRecord) -> PoolUse:
+        """Return what is held in a pool, and on each machine, now."""
+        return PoolUse.of(record.id, await self._jobs.active())
+
+    async def waiting(self, pool_id: str) -> Sequence[Job]:
+        """Return the jobs that wait in a pool, of all projects, next to start first."""
+        return queue_order(job for job in await self._jobs.active() if job.spec.pool_id == pool_id)
+
+    async def running_on(self, caller: Caller, pool_id: str, ips: Sequence[str]) -> Sequence[Job]:
+        """Return the caller's jobs of a pool that are not over and have a task on one of the machines."""
+        ids = {node.id for node in self._nodes() if node.ip in ips}
+        return [
+            job
+            for job in await self._jobs.active()
+            if job.project_id == caller.project_id
+            and job.spec.pool_id == pool_id
+            and not job.deleting
+            and any(task.node_id in ids for task in job.tasks)
+        ]
+
+    async def counts(self, caller: Caller, pool_id: str) -> dict[tuple[str, Phase], int]:
+        """Return how many of the caller's jobs of each kind are in each phase in a pool."""
+        self.show(pool_id)
+        return await self._jobs.counts(caller.project_id, pool_id=pool_id)
+
+    def addresses(self) -> dict[NodeId, str]:
+        """Return where each machine is."""
+        return {node.id: node.ip for node in self._nodes()}
+
+    def _check_new(self, pool_id: str, name: str) -> None:
+        if pool_id in self._records or any(record.name == name for record in self._records.values()):
+            raise NameTaken(f"a pool called {name!r} exists already")
+        if len(self._records) >= POOLS_MAX:
+            raise Invalid(f"there are {POOLS_MAX:,} pools already: delete some first")
+
+    def _sized(self, record: PoolRecord, wanted: PoolChange) -> PoolRecord:
+        """Give a pool its machines or its share."""
+        _check_texts(wanted)
+        if wanted.node_ids is not None:
+            self._check_nodes(wanted.node_ids)
+            return with_nodes(record, wanted.node_ids, tuple(self._shares(wanted)))
+        if wanted.shares is None:
+            return record
+        shares = tuple(self._shares(wanted))
+        self._check_share(shares)
+        return with_shares(record, shares)
+
+    def _shares(self, wanted: PoolChange) -> Iterator[Share]:
+        for flavor_id, count, most in wanted.shares or ():
+            if not 0 <= count <= COUNT_MAX:
+                raise Invalid(f"the count of flavor {flavor_id} must be from 0 to {COUNT_MAX:,}, not {count}")
+            resources = self._catalog.flavor(flavor_id).resources
+            yield Share(flavor=flavor_id, count=count, resources=resources, max_count=most)
+
+    def _check_nodes(self, node_ids: Sequence[str]) -> None:
+        known = [node.id for node in self._nodes()]
+        unknown = [node_id for node_id in node_ids if node_id not in known]
+        if unknown or not node_ids:
+            names = ", ".join(known[:NAMES_SHOWN]) or "none"
+            raise Invalid(f"{', '.join(unknown) or 'no node'} cannot be in a pool; the nodes are: {names}")
+
+    def _check_share(self, shares: tuple[Share, ...]) -> None:
+        nodes = [node.capacity for node in self._nodes()]
+        if not nodes:
+            return
+        share, there = share_capacity(shares), total_capacity(nodes)
+        pairs = (
+            (share.cpu_cores, there.cpu_cores, "cores"),
+            (share.memory_bytes, there.memory_bytes, "bytes of memory"),
+            (share.gpus, there.gpus, "GPUs"),
+            (share.npus, there.npus, "NPUs"),
+        )
+        for wanted, most, what in pairs:
+            if wanted > most + 1e-9:
+                raise Invalid(
+                    f"the pool would have {wanted:,.10g} {what}, and all machines together have "
+                    f"{most:,.10g}{_largest_count(shares, nodes)}"
+                )
+
+    async def _keep(self, record: PoolRecord) -> PoolRecord:
+        await self._store.put(record.id, encode(record))
+        self._records[record.id] = record
+        self._told()
+        return record
+
+
+def _new_id(name: str) -> str:
+    """Return a fresh id that begins with the name, as long as vendors document it: 36 to 63 characters."""
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:30].strip("-")
+    return f"{slug if slug[:1].isalpha() else f'pool-{slug}'.strip('-')}-{uuid.uuid4().hex}"[:63]
+
+
+def _check_texts(wanted: PoolChange) -> None:
+    if wanted.name is not None and not _NAME.match(wanted.name):
+        raise Invalid("a pool's name has 1 to 64 letters, digits, dots, underscores and hyphens")
+    if wanted.description is not None and len(wanted.description) > DESCRIPTION_LENGTH_MAX:
+        raise Invalid(f"a pool's description has at most {DESCRIPTION_LENGTH_MAX:,} characters")
+    if wanted.lock_seconds is not None and not 1 <= wanted.lock_seconds <= LOCK_SECONDS_MAX:
+        raise Invalid(f"the lock is held for 1 to {LOCK_SECONDS_MAX:,} seconds, not {wanted.lock_seconds}")
+
+
+def _largest_count(shares: tuple[Share, ...], nodes: Sequence[Capacity]) -> str:
+    if len(shares) != 1:
+        return ""
+    need, there, count = shares[0].resources, total_capacity(nodes), 0
+    while count < shares[0].count and there.fits(need):
+        there, count = there.less(need), count + 1
+    return f"; at most {count} of {shares[0].flavor} fit"
