@@ -5,9 +5,9 @@ The machines are shared and noisy: absolute times mean little, the ratios of one
 
 import sys
 
-from benchmarks import agent_cost, endpoints, runners
+from benchmarks import agent_cost, collect, endpoints, runners
 
-ALL = {"endpoints": endpoints.run, "runners": runners.run, "agent": agent_cost.run}
+ALL = {"endpoints": endpoints.run, "runners": runners.run, "agent": agent_cost.run, "collect": collect.run}
 
 
 def main() -> None:

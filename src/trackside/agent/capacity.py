@@ -5,16 +5,23 @@ import os
 import socket
 from pathlib import Path
 
+from trackside.collect.sources import count_npus
 from trackside.domain.resources import Capacity
 
 _UNLIMITED = 1 << 60  # v1 says "no limit" with a huge number
 _CGROUP = Path("/sys/fs/cgroup")
 
 
-def detect() -> Capacity:
+def detect(npu_exporter_url: str = "") -> Capacity:
     """Return what one node's tasks can share."""
     gpus, gpu_model = _gpus()
-    return Capacity(cpu_cores=_cores(), memory_bytes=_memory_bytes(), gpus=gpus, gpu_model=gpu_model)
+    return Capacity(
+        cpu_cores=_cores(),
+        memory_bytes=_memory_bytes(),
+        gpus=gpus,
+        gpu_model=gpu_model,
+        npus=count_npus(npu_exporter_url),
+    )
 
 
 def host_ip() -> str:

@@ -34,6 +34,7 @@ from trackside.collect.sources import card_sources
 from trackside.domain.event import Level
 from trackside.domain.exchange import Hello, Launch, TaskKey
 from trackside.domain.job import NodeId
+from trackside.domain.resources import Capacity
 from trackside.objectstore import open_objects, open_s3
 from trackside.ports import ObjectStore
 
@@ -73,7 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     cards = partial(card_sources, npu_exporter_url=asked.npu_exporter, dcgm_exporter_url=asked.dcgm_exporter)
-    Agent(layout, NodeId(asked.node), who, tuple(asked.show), cards).run()
+    has = capacity.detect(asked.npu_exporter)
+    Agent(layout, NodeId(asked.node), who, tuple(asked.show), has, cards).run()
     return 0
 
 
@@ -86,6 +88,7 @@ class Agent:
         node_id: NodeId,
         who: sandbox.Identity,
         extra_paths: tuple[Path, ...],
+        has: Capacity,
         cards: Callable[[], Sequence[CardSource]],
     ) -> None:
         self._layout = layout
@@ -93,7 +96,6 @@ class Agent:
         self._loop = Loop()
         self._spool = Spool(layout.spool_dir)
         self._objects = _objects(layout)
-        has = capacity.detect()
         ip = capacity.host_ip()
         node = Node(
             layout=layout, who=who, capacity=has, environment=dict(os.environ), extra_paths=extra_paths

@@ -3,7 +3,7 @@
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -57,12 +57,21 @@ def new_cgroup(fields: tuple[str, ...]) -> CgroupDirs:
 @pytest.fixture(params=[("memory", "cpuacct", "pids"), ("unified",)], ids=["v1", "v2"])
 def cgroup(request: pytest.FixtureRequest) -> Iterator[CgroupDirs]:
     dirs = new_cgroup(request.param)
-    made = [place for place in (dirs.memory, dirs.cpuacct, dirs.pids, dirs.unified) if place is not None]
-    if not made:
+    if not any(getattr(dirs, field) for field in request.param):
         missing(f"the right to make cgroups ({', '.join(request.param)})")
-    yield dirs
-    for place in made:
-        _remove(place)
+    with removed(dirs):
+        yield dirs
+
+
+@contextmanager
+def removed(dirs: CgroupDirs) -> Iterator[None]:
+    """Remove cgroups in the end."""
+    try:
+        yield
+    finally:
+        for place in (dirs.memory, dirs.cpuacct, dirs.pids, dirs.unified):
+            if place is not None:
+                _remove(place)
 
 
 def _remove(place: Path) -> None:

@@ -5,6 +5,7 @@ Every step is answered with a line, so tests wait for events and compare with th
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -46,7 +47,7 @@ sys.stdin.read()
 
 # Every line is a piece of Python; its value comes back as a line of JSON. Children run the same program.
 PROGRAM = """
-import json, os, resource, signal, socket, subprocess, sys, time
+import json, os, resource, signal, socket, subprocess, sys, tempfile, time
 children, kept = {}, {}
 def burn(seconds):
     end = time.process_time() + seconds
@@ -99,6 +100,49 @@ def receive(count):
         count -= len(kept["peer"].recv(min(count, 65536)))
 def hang_up():
     kept.pop("peer").close()
+def half_a_core(seconds):
+    before, end = time.process_time(), time.monotonic() + seconds
+    while time.monotonic() < end:
+        burn(0.02)
+        time.sleep(0.02)
+    return time.process_time() - before
+def short_lives(count):
+    before = time.process_time() + children_cpu()
+    for _ in range(count):
+        life = "import time" + chr(10) + "while time.process_time() < 0.05: pass"
+        subprocess.run([sys.executable, "-S", "-c", life])
+    return time.process_time() + children_cpu() - before
+def write_steadily(path, bytes_per_second, seconds):
+    fd, piece, count = os.open(path, os.O_CREAT | os.O_WRONLY), bytes(bytes_per_second // 10), 0
+    for _ in range(int(seconds * 10)):
+        count += os.write(fd, piece)
+        time.sleep(0.1)
+    os.fsync(fd)
+    os.close(fd)
+    return count
+def shared_file(mib):
+    fd, path = tempfile.mkstemp(dir="/dev/shm")
+    os.unlink(path)
+    for _ in range(mib):
+        os.write(fd, bytes(1024 * 1024))
+    kept["shared"] = fd
+def send_steadily(bytes_per_second, seconds):
+    piece = bytes(bytes_per_second // 20)
+    for _ in range(int(seconds * 20)):
+        kept["peer"].sendall(piece)
+        time.sleep(0.05)
+    kept["peer"].shutdown(socket.SHUT_WR)
+    return len(piece) * int(seconds * 20)
+def receive_all():
+    while kept["peer"].recv(65536):
+        pass
+def noise(path, seconds):
+    hold(100)
+    write(path, 20)
+    children = [subprocess.Popen(["sleep", str(seconds)]) for _ in range(5)]
+    burn(seconds / 2)
+    for child in children:
+        child.wait()
 print("ready", flush=True)
 while line := sys.stdin.readline():
     print(json.dumps(eval(line)), flush=True)
@@ -136,9 +180,21 @@ class Task:
 
     def do(self, line: str) -> Any:
         """Let the program evaluate a line of Python and return its value."""
+        self.ask(line)
+        return self.answer()
+
+    def ask(self, line: str) -> None:
+        """Let the program begin to evaluate a line of Python."""
         assert self.shim.stdin is not None
         self.shim.stdin.write(line + "\n")
         self.shim.stdin.flush()
+
+    def answered(self) -> bool:
+        """Say whether the program is done with what it was asked."""
+        return bool(select.select([self.shim.stdout], [], [], 0)[0])
+
+    def answer(self) -> Any:
+        """Wait for the value of what was asked."""
         return json.loads(self._answer())
 
     def finish(self) -> ExitTotals:
