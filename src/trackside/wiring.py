@@ -64,6 +64,7 @@ from trackside.service import (
     Logs,
     Metrics,
     Objects,
+    Pending,
     Pools,
     Services,
     Tokens,
@@ -140,6 +141,8 @@ def build(settings: Settings) -> Parts:
         engine,
         clock,
         forget=_forgetter(data_dir, stores, metric_store, log_store),
+        pools=lambda: pools.all(),
+        closed_nodes=lambda: pools.closed_nodes(),
     )
     pools = Pools(
         store=stores.pools,
@@ -178,6 +181,7 @@ def build(settings: Settings) -> Parts:
         documents=documents,
         tokens=tokens,
         pools=pools,
+        pending=Pending(jobs, explain=supervisor.explain, reasons=supervisor.reasons),
     )
     tallies, counted = Tallies(), _Counted()
     link = AgentLink(
