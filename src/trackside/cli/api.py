@@ -107,9 +107,12 @@ class Api:
             if (page + 1) * EVENTS_PER_CALL >= int(answer.get("total") or 0) or not told:
                 return
 
-    def metrics(self, job_id: str, *, start_ms: int, end_ms: int, step_ms: int) -> list[SeriesView]:
-        """Return the means of every series of a job."""
-        query = [("start_ms", str(start_ms)), ("end_ms", str(end_ms)), ("step_ms", str(step_ms))]
+    def metrics(
+        self, job_id: str, *, start_ms: int, end_ms: int, step_ms: int, raw: bool = False
+    ) -> list[SeriesView]:
+        """Return the means of every series of a job, or its single samples."""
+        query = [("start_ms", str(start_ms)), ("end_ms", str(end_ms))]
+        query.append(("raw", "true") if raw else ("step_ms", str(step_ms)))
         answer = self.client.get(f"{OWN}/jobs/{job_id}/metrics", query)
         return self._read(answer.get("series") or [], list[SeriesView])
 

@@ -1,11 +1,13 @@
-"""The verb that tells how much workers used: the latest minute, a sparkline, or all of it as CSV."""
+"""The verb that tells how much workers used: the latest minute, a sparkline, or all of it as data."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from trackside.cli.errors import Usage
+from trackside.cli.export import Export, labels_text, write_csv, write_parquet
 from trackside.cli.jobs import JobArgument
 from trackside.cli.session import Column, Session, verb
 
@@ -16,6 +18,7 @@ MINUTE_MS = 60_000
 STEP_MS_MIN = 5_000
 STEPS_SHOWN = 24
 STEPS_MAX = 10_000
+RAW_ALONE = ("--raw goes with --csv or --parquet, and without --step", "a mean is no sample: leave one out")
 
 
 @verb
@@ -36,27 +39,44 @@ def metrics(
         float | None, typer.Option("--step", min=1, metavar="SECONDS", help="Mean over so many seconds.")
     ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print every point as CSV.")] = False,
+    parquet: Annotated[
+        Path | None, typer.Option("--parquet", metavar="FILE", help="Write every point to a Parquet file.")
+    ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="With --csv or --parquet: every sample as it was measured.")
+    ] = False,
 ) -> None:
     """Show what a job's workers used: percent of what they were given, bytes per second."""
     from trackside.cli.logs import chosen
     from trackside.cli.resolve import find_job
 
-    if csv and session.as_json:
-        raise Usage("--csv and --json are both given", "keep one of them")
+    _check_formats({"--json": session.as_json, "--csv": csv, "--parquet": parquet is not None})
+    if raw and (step or not (csv or parquet)):
+        raise Usage(*RAW_ALONE)
     found = find_job(session.api, job)
     tasks = chosen(found, workers)
     start_ms, end_ms = span(found, session.now_ms(), since)
-    step_ms = int(step * 1000) if step else step_for(end_ms - start_ms, whole=csv or session.as_json)
+
+    def wanted(series: Sequence["SeriesView"]) -> list["SeriesView"]:
+        matching = [one for one in series if one.task in tasks and (metric or "") in one.metric]
+        return sorted(
+            matching,
+            key=lambda one: (tasks.index(one.task), one.metric, _card_order(one), sorted(one.labels.items())),
+        )
+
+    if csv or parquet:
+        step_ms = None if raw else int(step * 1000) if step else MINUTE_MS
+        export = Export(job=found, start_ms=start_ms, end_ms=end_ms, step_ms=step_ms, wanted=wanted)
+        points = write_parquet(session, export, parquet) if parquet else write_csv(session, export)
+        _say_empty(session, found, points)
+        return
+    step_ms = int(step * 1000) if step else step_for(end_ms - start_ms, whole=session.as_json)
     if (end_ms - start_ms) // step_ms > STEPS_MAX:
         raise Usage(
             f"that is more than {STEPS_MAX:,} points per series", "ask for a larger --step, or --since"
         )
     series = session.api.metrics(found.id, start_ms=start_ms, end_ms=end_ms, step_ms=step_ms)
-    wanted = [one for one in series if one.task in tasks and (metric or "") in one.metric]
-    wanted.sort(
-        key=lambda one: (tasks.index(one.task), one.metric, _card_order(one), sorted(one.labels.items()))
-    )
-    show_series(session, found, wanted, step_ms, csv=csv)
+    show_series(session, found, wanted(series), step_ms)
 
 
 def span(job: "JobView", now_ms: int, since_minutes: float | None) -> tuple[int, int]:
@@ -75,9 +95,7 @@ def step_for(length_ms: int, *, whole: bool) -> int:
     return max(STEP_MS_MIN, -(-length_ms // STEPS_SHOWN))
 
 
-def show_series(
-    session: Session, job: "JobView", series: Sequence["SeriesView"], step_ms: int, *, csv: bool = False
-) -> None:
+def show_series(session: Session, job: "JobView", series: Sequence["SeriesView"], step_ms: int) -> None:
     """Print series the way that was asked for."""
     from trackside.cli.words import iso
 
@@ -93,16 +111,19 @@ def show_series(
             for one in series
         ]
         session.emit({"id": job.id, "name": job.name, "step_seconds": step_ms / 1000, "series": shown})
-    elif csv:
-        session.out("time,task,card,metric,labels,value")
-        for one in series:
-            card = "" if one.card is None else one.card
-            named = f"{one.task},{card},{_quoted(one.metric)},{_quoted(labels_text(one.labels))}"
-            for at, value in one.points:
-                session.out(f"{iso(at)},{named},{'' if value is None else value}")
     elif series or not session.terminal:
         _table(session, series, step_ms)
-    if not series:
+    _say_empty(session, job, len(series))
+
+
+def _check_formats(given: dict[str, bool]) -> None:
+    asked = [flag for flag, is_given in given.items() if is_given]
+    if len(asked) > 1:
+        raise Usage(f"{' and '.join(asked)} are given together", "keep one of them")
+
+
+def _say_empty(session: Session, job: "JobView", found: int) -> None:
+    if not found:
         session.talk(f"No samples of {job.name}" + ("" if job.started_at_ms else ": it has not started"))
 
 
@@ -131,14 +152,6 @@ def _table(session: Session, series: Sequence["SeriesView"], step_ms: int) -> No
     )
 
 
-def labels_text(labels: dict[str, str]) -> str:
-    """Return labels as Prometheus writes them, sorted by name."""
-    escaped = {
-        name: value.replace("\\", "\\\\").replace('"', '\\"') for name, value in sorted(labels.items())
-    }
-    return ",".join(f'{name}="{value}"' for name, value in escaped.items())
-
-
 def _title(one: "SeriesView") -> str:
     title = one.metric if one.card is None else f"{one.metric} card {one.card}"
     return f"{title}{{{labels_text(one.labels)}}}" if one.labels else title
@@ -146,10 +159,6 @@ def _title(one: "SeriesView") -> str:
 
 def _card_order(one: "SeriesView") -> int:
     return -1 if one.card is None else one.card
-
-
-def _quoted(cell: str) -> str:
-    return '"' + cell.replace('"', '""') + '"' if set(cell) & set('",\n\r') else cell
 
 
 def _latest_minute(one: "SeriesView") -> float | None:

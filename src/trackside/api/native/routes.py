@@ -13,6 +13,7 @@ from trackside.ports import JobQuery, Node
 PREFIX = "/api/trackside/v1"
 JOBS_PER_PAGE_MAX = 500
 POINTS_MAX = 11_000
+RAW_MS_MAX = 3_600_000  # of single samples at once: a series seldom has one every second
 
 
 class JobList(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,9 +134,13 @@ async def show_job(call: Call) -> JobView:
 async def show_series(call: Call) -> SeriesList:
     """Return the job's series, averaged over steps."""
     start, end = _number(call, "start_ms"), _number(call, "end_ms")
-    step = int(call.query_one("step_ms") or 60_000)
-    if end <= start or (end - start) // step > POINTS_MAX:
-        raise Invalid(f"end_ms must come after start_ms, and at most {POINTS_MAX:,} steps fit between them")
+    raw = call.query_one("raw") == "true"
+    step = 1 if raw else int(call.query_one("step_ms") or 60_000)
+    if end <= start or (end - start) // step > (RAW_MS_MAX if raw else POINTS_MAX):
+        raise Invalid(
+            f"end_ms must come after start_ms, and at most {POINTS_MAX:,} steps fit between them,"
+            " or an hour of single samples"
+        )
     found = call.services.metrics.series(
         call.caller,
         call.path["job_id"],
@@ -249,6 +254,7 @@ def operations(nodes: Callable[[], Sequence[Node]]) -> tuple[Operation, ...]:
                 Param(name="start_ms", type=int, required=True, minimum=0, maximum=2**53),
                 Param(name="end_ms", type=int, required=True, minimum=0, maximum=2**53),
                 Param(name="step_ms", type=int, minimum=1000, maximum=86_400_000),
+                Param(name="raw", type=bool, description="every sample as it was measured"),
             ),
         ),
         Operation(
