@@ -32,6 +32,7 @@ from huaweicloudsdkmodelarts.v1 import (
 from tests.e2e.agent_harness import AgentProcess, FakeServer, alive, launch, node, until
 from tests.e2e.conftest import LiveServer
 from tests.e2e.sdk import client_of, eventually, wait_until
+from tests.e2e.test_agent_unprivileged import HumbleAgent
 from trackside.domain.exchange import Stop, TaskKey
 from trackside.domain.job import MetricSource
 from trackside.domain.metric import Sample
@@ -108,6 +109,36 @@ def test_a_job_of_a_moment_has_what_it_printed(running: tuple[FakeServer, AgentP
     )
     sample = until(lambda: own_samples(server, ended.key).get("custom.loss"), WAIT_SECONDS)
     assert (sample.value, sample.at_ms) == (0.125, ended.at_ms)
+
+
+def test_readings_go_on_after_the_agent_was_killed_and_nothing_of_them_is_left(tmp_path: Path) -> None:
+    sources = (MetricSource(command=("echo", "loss 1")), MetricSource(command=("sleep", "702")))
+    with node(tmp_path) as (server, agent):
+        of = server.order(launch("exec sleep 600", custom_metrics=sources))
+        until(lambda: "custom.loss" in own_samples(server, of), WAIT_SECONDS)
+        until(lambda: len(alive(of)) == 2)  # the task and the command that hangs
+        first = own_samples(server, of)["custom.loss"]
+        agent.kill()
+        until(lambda: len(alive(of)) == 1)
+        agent.start()
+        until(lambda: own_samples(server, of)["custom.loss"].at_ms > first.at_ms, WAIT_SECONDS)
+
+
+def test_without_privileges_a_command_has_the_tasks_environment(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give up its privileges for this test")
+    source = MetricSource(command=("sh", "-c", 'echo "user $(id -u)"; echo "own $JOBS_OWN"'))
+    patterns = (("step", r"step (\d+)"),)
+    with node(tmp_path, agent_class=HumbleAgent) as (server, _):
+        order = launch(
+            "echo step 3; sleep 600",
+            environment={"JOBS_OWN": "7"},
+            custom_metrics=(source,),
+            log_patterns=patterns,
+        )
+        of = server.order(order)
+        wanted = {"custom.user": 65534.0, "custom.own": 7.0, "custom.step": 3.0}
+        until(lambda: {name: s.value for name, s in own_samples(server, of).items()} == wanted, WAIT_SECONDS)
 
 
 # --- through the API

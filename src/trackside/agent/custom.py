@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from trackside.agent.custom_sources import LogReader, Reader, SourceFailed, TaskIsOver, make_reader
+from trackside.agent.insider import Insider
 from trackside.agent.layout import Layout
 from trackside.agent.loop import Loop
 from trackside.agent.matching import Matcher
@@ -26,8 +27,8 @@ from trackside.domain.exchange import Measured, Noted, Report, TaskKey
 PERIOD_SECONDS = 15.0
 FIRST_SECONDS = 2.0  # after the task's start: short jobs have metrics too
 SOURCES_PER_TASK_MAX = 32
-WORKERS_MAX = 8
-SLOW_WORKERS_MAX = 8
+WORKERS_MAX = 16
+SLOW_WORKERS_MAX = 16
 SLOW_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
@@ -65,6 +66,7 @@ class CustomMetrics:
         self._period_seconds = period_seconds
         self._first_seconds = first_seconds
         self._matcher = Matcher(owner)
+        self._insider = Insider()
         self._sources: dict[TaskKey, list[_Source]] = {}
         self._quick = ThreadPoolExecutor(WORKERS_MAX, thread_name_prefix="custom")
         self._slow = ThreadPoolExecutor(SLOW_WORKERS_MAX, thread_name_prefix="custom-slow")
@@ -77,7 +79,7 @@ class CustomMetrics:
         key, series = probe.key, TaskSeries(probe.key)
         files = TaskFiles(self._layout.state_dir(key))
         readers: list[Reader] = [
-            make_reader(source, probe, files, series)
+            make_reader(source, probe, self._insider, files, series)
             for source in probe.custom_metrics[:SOURCES_PER_TASK_MAX]
         ]
         if probe.log_patterns:
@@ -107,6 +109,7 @@ class CustomMetrics:
         self._quick.shutdown(wait=False, cancel_futures=True)
         self._slow.shutdown(wait=False, cancel_futures=True)
         self._matcher.close()
+        self._insider.close()
 
     def _due(self, source: _Source) -> None:
         if source.over or self._closed.is_set():

@@ -8,17 +8,15 @@ import json
 import os
 import select
 import socket
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
-import trackside
 from trackside.agent import inside, linux, tree
-from trackside.agent.inside import Request
-from trackside.agent.matching import Matcher, TooDear
+from trackside.agent.inside import Request, Verdict
+from trackside.agent.insider import Insider
+from trackside.agent.matching import Matcher, Refused
 from trackside.agent.state import TaskFiles
 from trackside.collect.custom import Problem, Read, TaskSeries
 from trackside.collect.exposition import NotText
@@ -29,13 +27,11 @@ from trackside.domain.job import MetricSource
 
 READ_SECONDS_MAX = 5.0
 TEXT_BYTES_MAX = 100 * 1024
-END_SECONDS_MAX = 3.0  # what a helper gets to kill what it started
+END_SECONDS_MAX = 3.0  # beyond that, to kill what was started
 LOG_BYTES_MAX = 256 * 1024  # searched per period and task
 LINE_CHARS_MAX = 4096
 LOOPBACK = "127.0.0.1"
 LISTENING = b"0A"  # in /proc/net/tcp
-
-_BOOT = "import sys; sys.path.append(sys.argv[1]); from trackside.agent.inside import main; main()"
 
 
 class SourceFailed(Exception):
@@ -64,10 +60,12 @@ class Reader(Protocol):
         ...
 
 
-def make_reader(source: MetricSource, probe: TaskProbe, files: TaskFiles, series: TaskSeries) -> Reader:
+def make_reader(
+    source: MetricSource, probe: TaskProbe, insider: Insider, files: TaskFiles, series: TaskSeries
+) -> Reader:
     """Return the reader of a job's source."""
     if source.command:
-        return CommandReader(source.command, files, series)
+        return CommandReader(source.command, insider, files, series)
     assert source.path is not None, "a source has a command, or a path and a port"
     assert source.port is not None
     return PortReader(source.path, source.port, probe.shim_pid, files, series)
@@ -76,13 +74,16 @@ def make_reader(source: MetricSource, probe: TaskProbe, files: TaskFiles, series
 class CommandReader:
     """Runs a command inside the task and reads its output."""
 
-    def __init__(self, command: tuple[str, ...], files: TaskFiles, series: TaskSeries) -> None:
+    def __init__(
+        self, command: tuple[str, ...], insider: Insider, files: TaskFiles, series: TaskSeries
+    ) -> None:
         self.name = f"the command {command[0]}"[:100]
         self._command = command
+        self._insider = insider
         self._files = files
         self._series = series
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._leash: socket.socket | None = None
         self._cancelled = False
 
     def read(self, at_ms: int | None = None) -> Read:
@@ -96,80 +97,71 @@ class CommandReader:
             "command": list(self._command),
             "seconds": READ_SECONDS_MAX,
         }
-        process = self._start()
+        leash, output_fd = self._insider.begin(request, seconds_max=READ_SECONDS_MAX + END_SECONDS_MAX)
         try:
-            text, code, message = self._converse(process, request)
+            self._hold(leash)
+            text, told = _converse(leash, output_fd)
         finally:
-            self._end(process)
-        if code == inside.TASK_OVER or self._cancelled:
+            self._let_go(leash)
+            os.close(output_fd)
+        if told["verdict"] == inside.TASK_OVER or self._cancelled:
             raise TaskIsOver
         if len(text) > TEXT_BYTES_MAX:
             raise SourceFailed("size", f"printed more than {TEXT_BYTES_MAX // 1024} KB")
-        if code == inside.TOO_SLOW:
+        if told["verdict"] == inside.TOO_SLOW:
             raise SourceFailed("time", f"took more than {READ_SECONDS_MAX:g} s and was killed")
-        if code != 0:
-            raise SourceFailed("failed", f"failed: {message or 'it could not be run'}")
+        if told["verdict"] != inside.DONE:
+            raise SourceFailed("failed", f"failed: {told['message']}")
         return _understood(self._series, text)
 
     def cancel(self) -> None:
-        """Let go of the leash: the helper kills what it started."""
+        """Pull the leash: what was started is killed."""
         with self._lock:
             self._cancelled = True
-            if self._process is not None:
-                _close_input(self._process)
+            if self._leash is not None:
+                with contextlib.suppress(OSError):
+                    self._leash.shutdown(socket.SHUT_WR)
 
-    def _start(self) -> "subprocess.Popen[bytes]":
-        root = str(Path(trackside.__file__).parent.parent)
+    def _hold(self, leash: socket.socket) -> None:
         with self._lock:
             if self._cancelled:
                 raise TaskIsOver
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _BOOT, root],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd="/",
-                env={},
-                start_new_session=True,
-            )
-            return self._process
+            self._leash = leash
 
-    def _converse(self, process: "subprocess.Popen[bytes]", request: Request) -> tuple[bytes, int, str]:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        with contextlib.suppress(BrokenPipeError, ValueError):  # cancelled meanwhile
-            os.write(process.stdin.fileno(), json.dumps(request).encode() + b"\n")
-        text, deadline = b"", time.monotonic() + READ_SECONDS_MAX + END_SECONDS_MAX
-        while len(text) <= TEXT_BYTES_MAX:
-            left = max(0.0, deadline - time.monotonic())
-            if not select.select([process.stdout], [], [], left)[0]:
-                return text, inside.TOO_SLOW, ""
-            piece = os.read(process.stdout.fileno(), 65536)
-            if not piece:
-                break
-            text += piece
-        else:
-            return text, 0, ""
-        try:
-            code = process.wait(max(0.1, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            return text, inside.TOO_SLOW, ""
-        return text, code, process.stderr.read(2000).decode(errors="replace").strip()
-
-    def _end(self, process: "subprocess.Popen[bytes]") -> None:
-        """See the helper off; it kills what it started before it goes."""
+    def _let_go(self, leash: socket.socket) -> None:
+        """Pull the leash and wait until nothing of the command is left."""
         with self._lock:
-            self._process = None
-            _close_input(process)
-        try:
-            process.wait(END_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        for pipe in (process.stdout, process.stderr):
-            if pipe is not None:
-                pipe.close()
+            self._leash = None
+        with leash, contextlib.suppress(OSError):
+            leash.shutdown(socket.SHUT_WR)
+            leash.settimeout(END_SECONDS_MAX)
+            while leash.recv(4096):
+                pass
+
+
+def _converse(leash: socket.socket, output_fd: int) -> tuple[bytes, Verdict]:
+    """Read the output to its end, or to more than is allowed, and how the command went."""
+    text, told = b"", b""
+    slow: Verdict = {"verdict": inside.TOO_SLOW, "message": ""}
+    deadline = time.monotonic() + READ_SECONDS_MAX + END_SECONDS_MAX
+    while select.select([output_fd], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        piece = os.read(output_fd, 65536)
+        text += piece
+        if not piece or len(text) > TEXT_BYTES_MAX:
+            break
+    else:
+        return text, slow
+    if len(text) > TEXT_BYTES_MAX:
+        return text, {"verdict": inside.DONE, "message": ""}
+    leash.settimeout(max(0.1, deadline - time.monotonic()))
+    try:
+        while not told.endswith(b"\n") and (piece := leash.recv(4096)):
+            told += piece
+    except TimeoutError:
+        return text, slow
+    if not told:
+        return text, {"verdict": inside.FAILED, "message": "it could not be run"}
+    return text, cast(Verdict, json.loads(told))
 
 
 class PortReader:
@@ -238,9 +230,9 @@ class LogReader:
                 read = self._series.read_number(
                     name, float(found), at_ms=_now_ms() if at_ms is None else at_ms
                 )
-            except TooDear as error:
+            except Refused as error:
                 del self._patterns[name]
-                problems.append(Problem(f"dear {name}", f"is searched for {name} no longer: {error}"))
+                problems.append(Problem(f"pattern {name}", f"is searched for {name} no longer: {error}"))
                 continue
             except ValueError:
                 problems.append(Problem(f"number {name}", f"has no number where {name} is looked for"))
@@ -352,9 +344,3 @@ def _understood(series: TaskSeries, text: bytes) -> Read:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _close_input(process: "subprocess.Popen[bytes]") -> None:
-    if process.stdin is not None:
-        with contextlib.suppress(OSError):
-            process.stdin.close()

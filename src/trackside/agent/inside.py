@@ -1,31 +1,36 @@
 """Knows how to run one short command inside a running task and to leave nothing of it behind.
 
-Runs as a process of its own (`python -I -S`, standard library only, single-threaded). The command has the
-task's user, environment, working directory, control groups, and its main process's mounts and network; its
-output goes to ours. This process stays outside, as the subreaper of whatever the command starts, and kills
-all of it when the command ends, when its time is up, or when the agent lets go of our standard input.
+Runs outside the agent (`python -I -S`, standard library only, single-threaded): a small process that is up
+and forks one runner per request, because starting Python costs more than most commands. The command has the
+task's user, environment, working directory, control groups, and its main process's mounts and network. Its
+runner stays outside, as the subreaper of whatever the command starts, and kills all of it when the command
+ends, when its time is up, or when the agent lets go of its end of the leash.
 """
 
+import contextlib
+import gc
 import json
 import os
 import select
 import signal
-import sys
+import socket
 import time
 from typing import NoReturn, TypedDict, cast
 
 from trackside.agent import child, linux, record, tree
 from trackside.agent.record import Plan
 
-TASK_OVER = 3  # exit codes
-FAILED = 4
-TOO_SLOW = 5
+TASK_OVER = "task_over"  # verdicts
+FAILED = "failed"
+TOO_SLOW = "too_slow"
+DONE = "done"
+MESSAGE_CHARS_MAX = 500
 KILL_ROUND_SECONDS = 0.05
 NAMESPACES = ("net", "mnt")  # the mounts last: what is opened before must be found
 
 
 class Request(TypedDict):
-    """What to run, where, and for how long; the first line of our standard input."""
+    """What to run, where, and for how long; the first line that comes over the leash."""
 
     state_dir: str
     pid: int  # of the task's main process
@@ -34,33 +39,67 @@ class Request(TypedDict):
     seconds: float
 
 
-def main() -> NoReturn:
-    """Run the command that standard input tells of; say on standard error what went wrong."""
-    asked = cast(Request, json.loads(_first_line()))
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+class Verdict(TypedDict):
+    """How it went; the only line that goes back over the leash."""
+
+    verdict: str
+    message: str
+
+
+def serve(control_fd: int) -> NoReturn:
+    """Fork a runner whenever a leash and an output arrive, until the agent goes away."""
     linux.set_name("trackside-look")
-    linux.become_subreaper()
-    code, message = _run(asked)
-    _kill_rest()
-    os.write(2, message.encode()[:2000])
-    os._exit(code)
+    control = socket.socket(fileno=control_fd)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps runners
+    gc.collect()
+    gc.freeze()  # a fork shares these pages for as long as nobody touches them
+    while True:
+        message, fds, _, _ = socket.recv_fds(control, 1, 2)
+        if not message:
+            os._exit(0)
+        for fd in fds:
+            os.set_inheritable(fd, False)
+        if os.fork() == 0:
+            control.close()
+            _runner(*fds)
+        for fd in fds:
+            os.close(fd)
 
 
-def _first_line() -> bytes:
-    """Read to the end of the first line; what remains of the input is the leash."""
+def _runner(leash_fd: int, output_fd: int) -> NoReturn:
+    """Run the command that the leash tells of, and say over it how that went."""
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+        linux.become_subreaper()
+        line = _first_line(leash_fd)
+        if line:
+            verdict, message = _run(cast(Request, json.loads(line)), leash_fd, output_fd)
+            _kill_rest()
+            told: Verdict = {"verdict": verdict, "message": message[:MESSAGE_CHARS_MAX]}
+            with contextlib.suppress(OSError):  # nobody holds the other end any more
+                os.write(leash_fd, json.dumps(told).encode() + b"\n")
+    finally:
+        os._exit(0)
+
+
+def _first_line(leash_fd: int) -> bytes:
     line = b""
     while not line.endswith(b"\n"):
-        piece = os.read(0, 65536)
+        piece = os.read(leash_fd, 65536)
         if not piece:
-            sys.exit(FAILED)
+            return b""
         line += piece
     return line
 
 
-def _run(asked: Request) -> tuple[int, str]:
+def _run(asked: Request, leash_fd: int, output_fd: int) -> tuple[str, str]:
     deadline = time.monotonic() + asked["seconds"]
-    with open(f"{asked['state_dir']}/{record.PLAN}", "rb") as file:
-        plan = cast(Plan, json.load(file))
+    try:
+        with open(f"{asked['state_dir']}/{record.PLAN}", "rb") as file:
+            plan = cast(Plan, json.load(file))
+    except FileNotFoundError:
+        return TASK_OVER, ""
     plan |= {"argv": asked["command"], "must_exist": None, "covers": []}
     alive = tree.start_ticks(asked["pid"]) == asked["start_ticks"]
     if not alive or not os.path.exists(f"/proc/{asked['pid']}/ns/mnt"):  # a zombie has none
@@ -69,11 +108,10 @@ def _run(asked: Request) -> tuple[int, str]:
     null_fd = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     pid = _fork(plan)
     if pid == 0:
-        _become(plan, asked["pid"], tell_fd, null_fd)
-    os.close(tell_fd)
-    os.close(null_fd)
-    os.close(1)  # so that the output ends with the command
-    if not _ended(pid, deadline):
+        _become(plan, asked["pid"], tell_fd, output_fd, null_fd)
+    for fd in (tell_fd, null_fd, output_fd):  # the output must end with the command
+        os.close(fd)
+    if not _ended(pid, leash_fd, deadline):
         return TOO_SLOW, ""
     refused = os.read(told_fd, 4096)
     if refused:
@@ -81,7 +119,7 @@ def _run(asked: Request) -> tuple[int, str]:
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if code != 0:
         return FAILED, f"it exited with code {code}" if code > 0 else f"signal {-code} ended it"
-    return 0, ""
+    return DONE, ""
 
 
 def _fork(plan: Plan) -> int:
@@ -95,7 +133,7 @@ def _fork(plan: Plan) -> int:
         os.close(fd)
 
 
-def _become(plan: Plan, main_pid: int, tell_fd: int, null_fd: int) -> NoReturn:
+def _become(plan: Plan, main_pid: int, tell_fd: int, output_fd: int, null_fd: int) -> NoReturn:
     """Be the command, from within the task."""
     try:
         for path in plan["cgroup_joins"]:
@@ -105,7 +143,7 @@ def _become(plan: Plan, main_pid: int, tell_fd: int, null_fd: int) -> NoReturn:
         text = f"the task could not be entered: {error.strerror} ({error.filename})"
         os.write(tell_fd, json.dumps({"message": text}).encode())
         os._exit(child.EXIT_CANNOT_START)
-    child.run({**plan, "cgroup_joins": []}, 1, tell_fd, stderr_fd=null_fd)
+    child.run({**plan, "cgroup_joins": []}, output_fd, tell_fd, stderr_fd=null_fd)
 
 
 def _enter(main_pid: int, *, must: bool) -> None:
@@ -124,10 +162,10 @@ def _enter(main_pid: int, *, must: bool) -> None:
                 raise
 
 
-def _ended(pid: int, deadline: float) -> bool:
+def _ended(pid: int, leash_fd: int, deadline: float) -> bool:
     """Wait for the command, the end of its time, or the end of the agent's patience."""
     pidfd = os.pidfd_open(pid)
-    ready, _, _ = select.select([pidfd, 0], [], [], max(0.0, deadline - time.monotonic()))
+    ready, _, _ = select.select([pidfd, leash_fd], [], [], max(0.0, deadline - time.monotonic()))
     os.close(pidfd)
     return pidfd in ready
 

@@ -30,8 +30,8 @@ _BOOT = (
 )
 
 
-class TooDear(Exception):
-    """The expression took more than its share."""
+class Refused(Exception):
+    """The expression cannot be searched with; the text says why."""
 
 
 class Matcher:
@@ -49,8 +49,10 @@ class Matcher:
             answer = _ask(process, json.dumps([pattern, lines]).encode() + b"\n")
             if answer is None:
                 self._end()
-                raise TooDear(f"it needs more than {CPU_SECONDS_MAX:g} s to search what the task printed")
+                raise Refused(f"its expression needs more than {CPU_SECONDS_MAX:g} s for what was printed")
         found = json.loads(answer)
+        if found is False:
+            raise Refused("its expression is not a regular one")
         return None if found is None else str(found)
 
     def close(self) -> None:
@@ -104,7 +106,10 @@ def serve(uid: int, gid: int) -> None:
     for question in sys.stdin:
         pattern, lines = json.loads(question)
         signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS_MAX)
-        answer = find_last(pattern, lines)
+        try:
+            answer: str | bool | None = find_last(pattern, lines)
+        except (re.error, RecursionError, OverflowError):
+            answer = False
         signal.setitimer(signal.ITIMER_PROF, 0)
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()

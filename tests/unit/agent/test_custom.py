@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -25,9 +26,10 @@ from trackside.agent.custom_sources import (
     TaskIsOver,
     listens,
 )
+from trackside.agent.insider import Insider
 from trackside.agent.layout import Layout
 from trackside.agent.loop import Loop
-from trackside.agent.matching import Matcher, TooDear, find_last
+from trackside.agent.matching import Matcher, Refused, find_last
 from trackside.agent.state import TaskFiles
 from trackside.collect.custom import TaskSeries
 from trackside.collect.probe import TaskProbe
@@ -68,6 +70,7 @@ class Fixture:
         self.work = root / "work"
         self.work.mkdir()
         self.series = TaskSeries(KEY)
+        self.insider = Insider()
         self.main: subprocess.Popen[str] | None = None
 
     def begin(self, *command: str) -> "subprocess.Popen[str]":
@@ -92,7 +95,7 @@ class Fixture:
         return main
 
     def command(self, *command: str) -> CommandReader:
-        return CommandReader(command, self.files, self.series)
+        return CommandReader(command, self.insider, self.files, self.series)
 
     def probe(self, *sources: MetricSource, patterns: tuple[tuple[str, str], ...] = ()) -> TaskProbe:
         given = Resources(cpu_cores=1, memory_bytes=1)
@@ -113,6 +116,7 @@ def task(tmp_path: Path) -> Iterator[Fixture]:
     made.begin("sleep", "600")
     yield made
     made.end()
+    made.insider.close()
 
 
 @pytest.fixture
@@ -210,6 +214,23 @@ def test_without_its_main_process_there_is_no_task_to_read(task: Fixture) -> Non
         task.command("echo", "loss 1").read()
 
 
+def test_the_process_that_runs_commands_is_brought_up_again(task: Fixture) -> None:
+    assert task.command("echo", "loss 1").read().samples
+    (helper,) = [pid for pid in tree.descendants([os.getpid()]) if name_of(pid) == "trackside-look"]
+    os.kill(helper, signal.SIGKILL)
+    until(lambda: name_of(helper) != "trackside-look")
+    assert task.command("echo", "loss 1").read().samples
+
+
+def name_of(pid: int) -> str | None:
+    stat = Path(f"/proc/{pid}/stat")
+    try:
+        text = stat.read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if " Z " in text else Path(f"/proc/{pid}/comm").read_text().strip()
+
+
 # --- ports
 
 
@@ -300,7 +321,7 @@ def test_an_expression_that_takes_for_ever_is_stopped_and_the_others_go_on(
     task.log.write_text(f"{EVIL_LINE}\nloss: 5\n{EVIL_LINE}\n")
     read = reader.read()
     assert numbers(read.samples) == {"custom.loss": 5.0}
-    assert [problem.kind for problem in read.problems] == ["dear evil"]
+    assert [problem.kind for problem in read.problems] == ["pattern evil"]
     with task.log.open("a") as log:
         log.write(f"{EVIL_LINE}\nloss: 6\n")
     read = reader.read()
@@ -309,8 +330,10 @@ def test_an_expression_that_takes_for_ever_is_stopped_and_the_others_go_on(
 
 def test_the_matcher_outlives_its_process(matcher: Matcher) -> None:
     assert matcher.last("(b)", ["abc"]) == "b"
-    with pytest.raises(TooDear):
+    with pytest.raises(Refused, match="more than 1 s"):
         matcher.last("(a+)+$", [EVIL_LINE])
+    with pytest.raises(Refused, match="not a regular one"):
+        matcher.last("(", ["abc"])
     assert matcher.last("c$", ["abc"]) == "c"
     assert matcher.last("x", ["abc"]) is None
 
