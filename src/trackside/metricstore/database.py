@@ -20,9 +20,9 @@ CREATE TABLE job (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     name TEXT UNIQUE,             -- NULL: forgotten, its blocks are still to be removed
     series INTEGER NOT NULL,      -- how many it has; grows only
-    last_hour INTEGER NOT NULL    -- of its newest sample
+    last_span INTEGER NOT NULL    -- of its newest sample
 );
-CREATE INDEX job_by_hour ON job (last_hour);
+CREATE INDEX job_by_span ON job (last_span);
 CREATE TABLE series_group (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     job INTEGER NOT NULL,
@@ -34,17 +34,13 @@ CREATE TABLE tail (
     data BLOB NOT NULL
 );
 CREATE TABLE raw (
-    id INTEGER PRIMARY KEY,       -- group << 32 | hour
-    hour INTEGER NOT NULL,
+    id INTEGER PRIMARY KEY,       -- span of four hours << 32 | group
     data BLOB NOT NULL
 );
-CREATE INDEX raw_by_hour ON raw (hour);
 CREATE TABLE rollup (
-    id INTEGER PRIMARY KEY,       -- group << 32 | span of four hours
-    span INTEGER NOT NULL,
+    id INTEGER PRIMARY KEY,       -- as above
     data BLOB NOT NULL
 );
-CREATE INDEX rollup_by_span ON rollup (span);
 """
 
 

@@ -1,7 +1,7 @@
 """Keeps samples in one SQLite file: what is acknowledged is on disk, what is old is small.
 
 This is the front; the file's format is told in docs/metric-store.md. Appends go to the tail and to memory; a
-thread moves them into blocks by the hour. Nothing here knows of tasks, dialects or HTTP.
+thread moves them into blocks when their span is over. Nothing here knows of tasks, dialects or HTTP.
 """
 
 import logging
@@ -23,9 +23,9 @@ from trackside.metricstore.compact import Compaction
 from trackside.metricstore.damage import Damage
 from trackside.metricstore.database import Database
 from trackside.metricstore.first_format import move_aside, samples_of
-from trackside.metricstore.head import Head
+from trackside.metricstore.head import EVER_MS, Head
 from trackside.metricstore.intake import Intake
-from trackside.metricstore.layout import HOUR_MS
+from trackside.metricstore.layout import SPAN_MS
 from trackside.metricstore.reading import AT_MS_MAX, Answer, Reading, Window
 from trackside.metricstore.retention import Retention
 from trackside.metricstore.revisions import Revisions
@@ -34,9 +34,11 @@ from trackside.ports import SeriesKey
 
 log = logging.getLogger(__name__)
 
-DAY_MS = 24 * HOUR_MS
-HEAD_SAMPLES_MAX = 1 << 22  # in memory, 24 bytes each; beyond it they are compacted before their hour is over
-GRACE_MS = 120_000  # how long after its end an hour is compacted
+DAY_MS = 86_400_000
+HEAD_SAMPLES_MAX = (
+    1 << 22
+)  # in memory, mostly 8 bytes each; beyond it they are compacted before their span is over
+GRACE_MS = 120_000  # how long after its end a span is compacted
 MAINTENANCE_SECONDS = 10.0
 COMMIT_ENTRIES_MAX = 64  # appends of several threads that share one commit
 
@@ -91,16 +93,17 @@ class EmbeddedMetricStore:
         self._head = Head()
         self._reading = Reading(self._database, self._head, self._damage)
         self._compaction = Compaction(self._database, self._head, self._damage)
-        self._retention = Retention(self._database)
+        self._retention = Retention(self._database, self._damage)
         self._intake = Intake(self._damage)
         self._revisions = Revisions()
         self._queue: deque[_Entry] = deque()
         self._maintenance = threading.Lock()
         self._floor_ms = 0
-        self._expired_hour = -1
+        self._expired_span = -1
         self._house = _Thread()
         self._raise_floor()
-        self._head.add(join(list(tail.replay(self._database.writer, self._damage))))
+        for batch in tail.replay(self._database.writer, self._damage):
+            self._head.add(batch)
         for samples in samples_of(former):
             self.append(samples)
         former.unlink(missing_ok=True)
@@ -127,9 +130,9 @@ class EmbeddedMetricStore:
                 self._commit()
         if entry.error is not None:
             raise entry.error
-        if self._head.count > HEAD_SAMPLES_MAX:
+        if len(self._head) > HEAD_SAMPLES_MAX:
             self._house.wake.set()
-            if self._house.thread is None or self._head.count > 2 * HEAD_SAMPLES_MAX:
+            if self._house.thread is None or len(self._head) > 2 * HEAD_SAMPLES_MAX:
                 self.compact(everything=True)
 
     def means(
@@ -179,14 +182,14 @@ class EmbeddedMetricStore:
             writer.execute("UPDATE job SET name = NULL WHERE name = ?", (job_id,))
             self._intake.forget(job_id)
         self._revisions.touch([job_id])
-        self._expired_hour = -1
+        self._expired_span = -1
         self._house.wake.set()
 
     def compact(self, *, everything: bool = False) -> int:
-        """Move the samples of the hours that are over (or all) into blocks; return how many."""
-        until_ms = AT_MS_MAX if everything else (self._now_ms() - GRACE_MS) // HOUR_MS * HOUR_MS
+        """Move the samples of the spans that are over (or all) into blocks; return how many."""
+        until_ms = EVER_MS if everything else (self._now_ms() - GRACE_MS) // SPAN_MS * SPAN_MS
         with self._maintenance:
-            oldest = self._head.oldest_ms
+            oldest = self._head.view().oldest_ms
             if oldest is None or oldest >= until_ms:
                 return 0
             return self._compaction.run(floor_ms=self._floor_ms, until_ms=until_ms)
@@ -202,7 +205,7 @@ class EmbeddedMetricStore:
                 self.forget(JobId(job))
             self._retention.purge()
             self._retention.shrink(lambda: self._house.ending)
-            self._expired_hour = now // HOUR_MS
+            self._expired_span = now // SPAN_MS
 
     def close(self) -> None:
         """Stop the thread and close all connections; no other thread may be using the store any longer."""
@@ -242,7 +245,7 @@ class EmbeddedMetricStore:
     def _raise_floor(self) -> None:
         """Move the time before which there are no raw samples; it never goes back."""
         if self._kept.raw_ms is not None:
-            floor = (self._now_ms() - self._kept.raw_ms) // HOUR_MS * HOUR_MS
+            floor = (self._now_ms() - self._kept.raw_ms) // SPAN_MS * SPAN_MS
             self._floor_ms = self._reading.floor_ms = max(self._floor_ms, floor)
 
     def _keep_house(self) -> None:
@@ -252,8 +255,8 @@ class EmbeddedMetricStore:
             if self._house.ending:
                 return
             try:
-                self.compact(everything=self._head.count > HEAD_SAMPLES_MAX)
-                if self._expired_hour != self._now_ms() // HOUR_MS:
+                self.compact(everything=len(self._head) > HEAD_SAMPLES_MAX)
+                if self._expired_span != self._now_ms() // SPAN_MS:
                     self.expire()
             except Exception:
                 log.exception("metrics: could not compact; trying again")

@@ -1,74 +1,195 @@
 """Keeps the newest samples in memory, ready to be asked for; knows nothing of files.
 
-Batches become sorted runs; eight runs of a size become one. Readers take the runs as they are, without a
-lock: a run never changes, and a tuple of runs is replaced whole.
+What a node sends is nearly always the same series, once per tick: such batches are rows of one table, a lane.
+Everything else (late, repeated, of several times) becomes sorted runs. A reader takes a view of both, which
+is a moment's work; rows and runs never change, more of them only come after.
 """
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from trackside.metricstore.columns import Ints
+from trackside.metricstore.columns import Floats, Ints
+from trackside.metricstore.layout import GROUP_BITS, SPAN_MS
 from trackside.metricstore.samples import NOTHING, Samples, join, settled
 
+LANES_MAX = 256
+LANE_ROWS_FIRST = 8
+TIMES_SPLIT_MAX = 64  # a batch of more times than this is not taken apart into rows
 RUNS_EACH = 8  # of one size, before they become one
 RUN_BASE = 1024
-RUN_SAMPLES_MAX = 1 << 18
+LEVEL_MAX = 2  # runs of this size stay as they are
+EVER_MS = 1 << 62
 
-Runs = tuple[Samples, ...]
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """The same series (ascending) at several times (ascending): a row of values for each."""
+
+    ids: Ints
+    times: Ints
+    table: Floats
+
+    def between(self, start_ms: int, end_ms: int) -> "Rows":
+        """Return the rows from one time to another, the end left out."""
+        first, last = np.searchsorted(self.times, [start_ms, end_ms])
+        return Rows(self.ids, self.times[first:last], self.table[first:last])
+
+    def of(self, ids: Ints) -> Samples:
+        """Return the samples of some series (ascending)."""
+        columns = np.searchsorted(self.ids, ids)
+        columns[columns == len(self.ids)] = 0
+        columns = columns[self.ids[columns] == ids]
+        if not len(columns) or not len(self.times):
+            return NOTHING
+        values = self.table if len(columns) == len(self.ids) else self.table[:, columns]
+        own = np.repeat(self.ids[columns], len(self.times))
+        return Samples(own, np.tile(self.times, len(columns)), values.T.ravel())
+
+    def last(self) -> Samples:
+        """Return the newest sample of every series."""
+        return Samples(self.ids, np.full(len(self.ids), self.times[-1]), self.table[-1])
+
+    def near(self, ids: Ints) -> bool:
+        """Say whether some of the series (ascending) may be here."""
+        return bool(self.ids[0] <= ids[-1] and self.ids[-1] >= ids[0])
 
 
-class Head:
-    """The samples that are in the file's tail only. One writer at a time; any number of readers."""
+class Lane:
+    """Rows that grow."""
 
-    def __init__(self) -> None:
-        # Those that come in and those being compacted, in one tuple: a sample that moves from one to the
-        # other must never be seen in neither.
-        self._state: tuple[Runs, Runs] = ((), ())
+    def __init__(self, ids: Ints, order: Ints) -> None:
+        self._ids = ids
+        self._order = order  # which sample of a batch is whose
+        self._times = np.empty(LANE_ROWS_FIRST, np.int64)
+        self._table = np.empty((LANE_ROWS_FIRST, len(ids)))
+        self._count = 0
 
-    @property
-    def count(self) -> int:
-        """Return how many samples wait to be compacted, repeats included."""
-        return sum(map(len, self.runs()))
+    def add(self, at_ms: int, values: Floats) -> bool:
+        """Take a row, if it is newer than the last."""
+        if self._count and at_ms <= self._times[self._count - 1]:
+            return False
+        if self._count == len(self._times):
+            self._times = np.concatenate([self._times, self._times])
+            self._table = np.concatenate([self._table, self._table])
+        self._times[self._count] = at_ms
+        np.take(values, self._order, out=self._table[self._count])
+        self._count += 1
+        return True
+
+    def rows(self) -> Rows:
+        """Return the rows there are now."""
+        return Rows(self._ids, self._times[: self._count], self._table[: self._count])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """All that was in memory at one moment; the same sample may be in it twice."""
+
+    lanes: tuple[Rows, ...] = ()
+    runs: tuple[Samples, ...] = ()
+
+    def of(self, ids: Ints, start_ms: int = 0, end_ms: int = EVER_MS) -> Samples:
+        """Return the samples of some series (ascending) and times."""
+        found = [rows.between(start_ms, end_ms).of(ids) for rows in self.lanes if rows.near(ids)]
+        found += [_of_run(run, ids, start_ms, end_ms) for run in self.runs]
+        return join([some for some in found if len(some)])
+
+    def newest(self, ids: Ints) -> Samples:
+        """Return the newest sample of each of the series (ascending) that has one."""
+        return newest_of([*(rows.last() for rows in self.lanes if rows.near(ids)), *self.runs], ids)
+
+    def groups(self) -> list[int]:
+        """Return the groups that have samples here."""
+        every = [np.unique(rows.ids >> GROUP_BITS) for rows in self.lanes]
+        every += [np.unique(run.ids >> GROUP_BITS) for run in self.runs]
+        return [int(group) for group in np.unique(np.concatenate(every))] if every else []
+
+    def spans(self, start_ms: int, end_ms: int) -> list[int]:
+        """Return the spans of which there are samples between two times, the end left out."""
+        times = [np.unique(rows.between(start_ms, end_ms).times // SPAN_MS) for rows in self.lanes]
+        for run in self.runs:
+            inside = (run.at_ms >= start_ms) & (run.at_ms < end_ms)
+            times.append(np.unique(run.at_ms[inside] // SPAN_MS))
+        return [int(span) for span in np.unique(np.concatenate(times))] if times else []
 
     @property
     def oldest_ms(self) -> int | None:
-        """Return the time of the oldest sample that waits."""
-        return min((int(run.at_ms.min()) for run in self.runs()), default=None)
+        """Return the time of the oldest sample."""
+        times = [int(rows.times[0]) for rows in self.lanes] + [int(run.at_ms.min()) for run in self.runs]
+        return min(times, default=None)
 
-    def runs(self) -> Runs:
-        """Return all samples as sorted runs; the same sample may be in two."""
-        coming, frozen = self._state
-        return coming + frozen
+    def __len__(self) -> int:
+        return sum(rows.table.size for rows in self.lanes) + sum(map(len, self.runs))
+
+
+class Head:
+    """The samples that are in the file's tail only. A batch is seen whole or not at all."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # held for moments only
+        self._lanes: dict[bytes, Lane] = {}
+        self._runs: tuple[Samples, ...] = ()
+        self._frozen = View()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def view(self) -> View:
+        """Return what there is now."""
+        with self._lock:
+            return self._view()
 
     def add(self, samples: Samples) -> None:
         """Take a batch."""
-        coming, frozen = self._state
-        self._state = (_with(coming, samples), frozen)
+        if not len(samples):
+            return
+        with self._lock:
+            self._count += len(samples)
+            late = [some for some in _by_time(samples) if not self._into_lane(some)]
+            if late:
+                self._runs = _with(self._runs, settled(join(late)))
 
-    def freeze(self) -> Runs:
+    def freeze(self) -> View:
         """Set everything apart for compaction and return it; it can still be read."""
-        runs = self.runs()
-        self._state = ((), runs)
-        return runs
+        with self._lock:
+            self._frozen = self._view()
+            self._lanes, self._runs = {}, ()
+            return self._frozen
 
     def thaw(self, kept: Samples) -> None:
         """Let go of what was frozen but for what is kept."""
-        self._state = (_with(self._state[0], kept), ())
+        with self._lock:
+            if len(kept):
+                self._runs = _with(self._runs, settled(kept))
+            self._frozen = View()
+            self._count = len(self._view())
 
-    def restore(self) -> None:
-        """Put what was frozen back: the compaction came to nothing."""
-        self._state = (self.runs(), ())
+    def _view(self) -> View:
+        lanes = tuple(lane.rows() for lane in self._lanes.values())
+        return View(lanes + self._frozen.lanes, self._runs + self._frozen.runs)
+
+    def _into_lane(self, samples: Samples) -> bool:
+        """Put samples of one time into their lane, if they have one or can have one."""
+        if (samples.at_ms != samples.at_ms[0]).any():
+            return False
+        key = samples.ids.tobytes()
+        lane = self._lanes.get(key)
+        if lane is None:
+            order = np.argsort(samples.ids, kind="stable")
+            ids = samples.ids[order]
+            if (ids[1:] == ids[:-1]).any() or len(self._lanes) >= LANES_MAX:
+                return False
+            lane = self._lanes[key] = Lane(ids, order)
+        return lane.add(int(samples.at_ms[0]), samples.values)
 
 
-def of_series(runs: Iterable[Samples], ids: Ints) -> Samples:
-    """Return the samples of some series (ascending), run by run."""
-    found = [_slices(run, ids) for run in runs]
-    return join([part for part in found if len(part)])
-
-
-def newest_of(runs: Iterable[Samples], ids: Ints) -> Samples:
-    """Return the newest sample of each of the series (ascending) that has one."""
+def newest_of(runs: Sequence[Samples], ids: Ints) -> Samples:
+    """Return the newest sample in sorted runs of each of the series (ascending) that has one."""
     at_ms = np.full(len(ids), -1, np.int64)
     values = np.zeros(len(ids))
     for run in runs:
@@ -83,24 +204,32 @@ def newest_of(runs: Iterable[Samples], ids: Ints) -> Samples:
     return Samples(ids[known], at_ms[known], values[known])
 
 
-def _slices(run: Samples, ids: Ints) -> Samples:
+def _by_time(samples: Samples) -> list[Samples]:
+    """Return a batch taken apart where its time changes."""
+    changes = np.flatnonzero(samples.at_ms[1:] != samples.at_ms[:-1]) + 1
+    if not len(changes) or len(changes) >= TIMES_SPLIT_MAX:
+        return [samples]
+    edges = [0, *changes.tolist(), len(samples)]
+    return [samples.where(slice(a, b)) for a, b in pairwise(edges)]
+
+
+def _of_run(run: Samples, ids: Ints, start_ms: int, end_ms: int) -> Samples:
     starts = np.searchsorted(run.ids, ids, side="left")
     ends = np.searchsorted(run.ids, ids, side="right")
     sizes = ends - starts
     if not sizes.any():
         return NOTHING
-    if int(sizes.sum()) == int(ends[-1] - starts[0]):  # they stand side by side
-        return run.where(slice(int(starts[0]), int(ends[-1])))
     offsets = np.repeat(starts - np.concatenate(([0], np.cumsum(sizes)[:-1])), sizes)
-    return run.where(offsets + np.arange(len(offsets)))
+    found = run.where(offsets + np.arange(len(offsets)))
+    inside = (found.at_ms >= start_ms) & (found.at_ms < end_ms)
+    return found if inside.all() else found.where(inside)
 
 
-def _with(runs: Runs, samples: Samples) -> Runs:
-    if not len(samples):
-        return runs
-    grown = [*runs, settled(samples)]
-    while (level := _level(grown[-1])) < _level_of(RUN_SAMPLES_MAX):
-        same = [index for index, run in enumerate(grown) if _level(run) == level]
+def _with(runs: tuple[Samples, ...], added: Samples) -> tuple[Samples, ...]:
+    """Return runs with one more; eight of a size become one."""
+    grown = [*runs, added]
+    while (size := _level(grown[-1])) < LEVEL_MAX:
+        same = [index for index, run in enumerate(grown) if _level(run) == size]
         if len(same) < RUNS_EACH:
             break
         merged = settled(join([grown[index] for index in same]))
@@ -109,11 +238,7 @@ def _with(runs: Runs, samples: Samples) -> Runs:
 
 
 def _level(run: Samples) -> int:
-    return _level_of(len(run))
-
-
-def _level_of(count: int) -> int:
-    level = 0
+    count, level = len(run), 0
     while count >= RUN_BASE * RUNS_EACH:
         count //= RUNS_EACH
         level += 1

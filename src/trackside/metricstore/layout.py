@@ -1,26 +1,27 @@
-"""Knows the numbers that name things in the file: series, groups, hours, spans, rows."""
+"""Knows the numbers that name things in the file: series, groups, spans, rows."""
 
 from trackside.domain.metric import MINUTE_MS
 
 GROUP_BITS = 6  # series of a group: at most 64, and a series' number is its group's with its slot below
 GROUP_SIZE = 1 << GROUP_BITS
-MIXED_SIZE = 32  # a job's first series share a group whatever they measure: a small job is one block
-HOUR_MS = 60 * MINUTE_MS
-SPAN_MINUTES = 240  # of one block of rollups
+MIXED_SIZE = 16  # a job's first series share a group whatever they measure: a small job is one block
+SPAN_MINUTES = 240  # of one block
 SPAN_MS = SPAN_MINUTES * MINUTE_MS
-TIME_BITS = 32  # of a row's number; above it stands the group
+ROW_BITS = (
+    32  # of a row's number; above them stands the span: rows are written, and removed, in order of time
+)
 
 
-def block_row(group: int, time: int) -> int:
-    """Return the row of a group's block of an hour or span."""
-    return group << TIME_BITS | time
+def block_row(span: int, group: int) -> int:
+    """Return the row of a group's block of a span."""
+    return span << ROW_BITS | group
 
 
 def block_group(row: int) -> int:
     """Return whose block a row is."""
-    return row >> TIME_BITS
+    return row & ((1 << ROW_BITS) - 1)
 
 
-def block_time(row: int) -> int:
-    """Return the hour or span of a row."""
-    return row & ((1 << TIME_BITS) - 1)
+def block_span(row: int) -> int:
+    """Return the span of a row."""
+    return row >> ROW_BITS

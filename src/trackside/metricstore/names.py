@@ -14,7 +14,7 @@ from operator import attrgetter
 from trackside.domain.metric import Sample
 from trackside.metricstore import sealed
 from trackside.metricstore.damage import Damage
-from trackside.metricstore.layout import GROUP_BITS, GROUP_SIZE, HOUR_MS, MIXED_SIZE
+from trackside.metricstore.layout import GROUP_BITS, GROUP_SIZE, MIXED_SIZE, SPAN_MS
 from trackside.ports import SeriesKey
 
 SERIES_CACHED_MAX = 200_000
@@ -166,7 +166,7 @@ def _job_number(writer: sqlite3.Connection, job: str, now_ms: int) -> int:
     row = writer.execute("SELECT id FROM job WHERE name = ?", (job,)).fetchone()
     if row is None:
         made = writer.execute(
-            "INSERT INTO job (name, series, last_hour) VALUES (?, 0, ?)", (job, now_ms // HOUR_MS)
+            "INSERT INTO job (name, series, last_span) VALUES (?, 0, ?)", (job, now_ms // SPAN_MS)
         )
         assert made.lastrowid is not None
         return made.lastrowid

@@ -1,37 +1,37 @@
 """Knows how questions are answered from rollups, raw blocks and what is still in memory; writes nothing.
 
-Whole minutes come from rollups. Hours of which samples are still in memory are counted anew from the raw
-samples together with those, because only there a repeated sample can be told from a new one; so are the hours
-of a window that begins or ends within a minute, and every step that is not of whole minutes.
+Whole minutes come from rollups. Spans of which samples are still in memory are counted anew from the raw
+samples together with those, because only there a repeated sample can be told from a new one; so are the spans
+of a window that begins or ends within a minute, steps that are not of whole minutes, and extremes for as long
+as there are raw samples.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from trackside.domain.metric import MINUTE_MS
-from trackside.metricstore import head
 from trackside.metricstore.blocks import Blocks
 from trackside.metricstore.catalog import Catalogs
 from trackside.metricstore.columns import Ints
 from trackside.metricstore.damage import Damage
 from trackside.metricstore.database import Database
-from trackside.metricstore.head import Head
+from trackside.metricstore.head import Head, View, newest_of
 from trackside.metricstore.layout import (
     GROUP_BITS,
     GROUP_SIZE,
-    HOUR_MS,
     SPAN_MINUTES,
+    SPAN_MS,
     block_group,
-    block_time,
+    block_span,
 )
 from trackside.metricstore.rollup import Rollup
-from trackside.metricstore.samples import Cells, Samples, combined, join, reduced, settled, summed
+from trackside.metricstore.samples import Cells, Samples, combined, join, settled, summed
 from trackside.ports import SeriesKey
 
-HOUR_MINUTES = HOUR_MS // MINUTE_MS
 AT_MS_MAX = 1 << 53  # beyond any clock; what a float still tells exactly
+LAST_SPAN = AT_MS_MAX // SPAN_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Reading:
         self, job: str, *, task: str | None, metric: str | None, window: Window, extremes: bool
     ) -> Answer | None:
         """Return what the samples of a job come to per series and step; None if it has no such series."""
-        runs = self._head.runs()  # before the snapshot: what leaves memory is in the file by then
+        view = self._head.view()  # before the snapshot: what leaves memory is in the file by then
         with self._database.snapshot() as connection:
             catalog = self._catalogs.of(connection, job)
             if catalog is None or window.end_ms <= window.start_ms:
@@ -76,11 +76,9 @@ class Reading:
                 return None
             ids = catalog.ids[chosen]
             blocks = Blocks(connection, self._damage)
-            recent = head.of_series(runs, ids)
-            if len(recent) and int(recent.at_ms.min()) < self.floor_ms:
-                recent = recent.where(recent.at_ms >= self.floor_ms)
+            recent = view.of(ids, max(window.start_ms, self.floor_ms), window.end_ms)
             if window.step_ms % MINUTE_MS:
-                cells = self._from_raw(blocks, ids, recent, window)
+                cells = self._from_raw(blocks, ids, recent, window, extremes=extremes)
             else:
                 cells = self._from_rollups(blocks, ids, recent, window, extremes=extremes)
             return Answer(ids, tuple(catalog.keys[one] for one in chosen.tolist()), cells)
@@ -89,7 +87,7 @@ class Reading:
         self, jobs: Sequence[str], metric: str | None, since_ms: int
     ) -> Iterator[tuple[str, list[SeriesKey], Samples]]:
         """Yield the newest sample, since then, of the series of each job that has any."""
-        runs = self._head.runs()
+        view = self._head.view()
         with self._database.snapshot() as connection:
             blocks = Blocks(connection, self._damage)
             for job in jobs:
@@ -98,47 +96,47 @@ class Reading:
                     continue
                 chosen = catalog.chosen(None, metric)
                 ids = catalog.ids[chosen]
-                found = _newest(blocks, runs, ids, since_ms)
+                found = _newest(blocks, view, ids, since_ms)
                 where = chosen[np.searchsorted(ids, found.ids)]
                 if len(found):
                     yield job, [catalog.keys[one] for one in where.tolist()], found
 
-    def _from_raw(self, blocks: Blocks, ids: Ints, recent: Samples, window: Window) -> Cells:
-        hours = window.start_ms // HOUR_MS, (window.end_ms - 1) // HOUR_MS
-        stored = blocks.raw_hours(np.unique(ids >> GROUP_BITS), *hours)
-        return _exact(stored, ids, recent, window)
+    def _from_raw(
+        self, blocks: Blocks, ids: Ints, recent: Samples, window: Window, *, extremes: bool
+    ) -> Cells:
+        spans = blocks.raw_spans(window.start_ms // SPAN_MS, (window.end_ms - 1) // SPAN_MS)
+        stored = blocks.raw(np.unique(ids >> GROUP_BITS), spans)
+        return _exact(stored, ids, recent, window, extremes=extremes)
 
     def _from_rollups(
         self, blocks: Blocks, ids: Ints, recent: Samples, window: Window, *, extremes: bool
     ) -> Cells:
         groups = np.unique(ids >> GROUP_BITS)
-        hours = _hours_to_count(blocks, recent, window)
-        exact = _exact(blocks.raw_of(groups, hours), ids, recent, window)
         first, last = window.start_ms // MINUTE_MS, -(-window.end_ms // MINUTE_MS)
-        spans = first // SPAN_MINUTES, (last - 1) // SPAN_MINUTES
-        parts = [
-            part
-            for row, rollup in blocks.rollups(groups, *spans, extremes=extremes)
-            if (part := _binned(row, rollup, ids, (first, last), hours, window.step_ms // MINUTE_MS))
-        ]
-        return combined([*parts, exact])
+        spans = blocks.rollup_spans(first // SPAN_MINUTES, (last - 1) // SPAN_MINUTES)
+        counted = _spans_to_count(blocks, recent, window, spans if extremes else ())
+        exact = _exact(blocks.raw(groups, sorted(counted)), ids, recent, window, extremes=extremes)
+        rolled = blocks.rollups(groups, [span for span in spans if span not in counted], extremes=extremes)
+        step = window.step_ms // MINUTE_MS
+        parts = [_binned(row, rollup, ids, (first, last), step, extremes=extremes) for row, rollup in rolled]
+        return combined([exact, *(part for part in parts if part is not None)])
 
 
-def _hours_to_count(blocks: Blocks, recent: Samples, window: Window) -> list[int]:
-    """Return the hours that must be counted from raw samples."""
-    hours = set(np.unique(recent.at_ms // HOUR_MS).tolist())
-    oldest = blocks.oldest_raw_hour()
-    for edge in (window.start_ms, window.end_ms):
-        if edge % MINUTE_MS and oldest is not None and edge // HOUR_MS >= oldest:
-            hours.add(edge // HOUR_MS)
-    return sorted(hours)
+def _spans_to_count(blocks: Blocks, recent: Samples, window: Window, others: Sequence[int]) -> set[int]:
+    """Return the spans that must be counted from raw samples, and others as far as these are there."""
+    spans = set(np.unique(recent.at_ms // SPAN_MS).tolist())
+    oldest = blocks.oldest_raw_span()
+    if oldest is None:
+        return spans
+    edges = [edge // SPAN_MS for edge in (window.start_ms, window.end_ms) if edge % MINUTE_MS]
+    return spans | {span for span in (*edges, *others) if span >= oldest}
 
 
-def _exact(stored: Iterator[Samples], ids: Ints, recent: Samples, window: Window) -> Cells:
+def _exact(stored: Iterator[Samples], ids: Ints, recent: Samples, window: Window, *, extremes: bool) -> Cells:
     parts = [_of_ids(part, ids) for part in stored]
     found = settled(join([*parts, recent]))
     inside = (found.at_ms >= window.start_ms) & (found.at_ms < window.end_ms)
-    return summed(found if inside.all() else found.where(inside), window.step_ms)
+    return summed(found if inside.all() else found.where(inside), window.step_ms, extremes=extremes)
 
 
 def _of_ids(block: Samples, ids: Ints) -> Samples:
@@ -156,50 +154,48 @@ def _slots(ids: Ints, group: int) -> Ints:
 
 
 def _binned(
-    row: int, rollup: Rollup, ids: Ints, minutes: tuple[int, int], hours: list[int], step: int
+    row: int, rollup: Rollup, ids: Ints, minutes: tuple[int, int], step: int, *, extremes: bool
 ) -> Cells | None:
-    """Return the wanted part of a rollup, without some hours, in steps of so many minutes."""
-    start = block_time(row) * SPAN_MINUTES
-    low, high = max(minutes[0] - start, 0), min(minutes[1] - start, SPAN_MINUTES)
-    rows = np.flatnonzero(np.isin(rollup.slots, _slots(ids, block_group(row))))
-    if not len(rows) or low >= high:
+    """Return the wanted part of a rollup in steps of so many minutes."""
+    start = block_span(row) * SPAN_MINUTES
+    inside = slice(max(minutes[0] - start, 0), min(minutes[1] - start, SPAN_MINUTES))
+    wanted = np.zeros(GROUP_SIZE, np.bool_)
+    wanted[_slots(ids, block_group(row))] = True
+    rows = np.flatnonzero(wanted[rollup.slots])
+    if not len(rows):
         return None
-    left_out = [
-        hour * HOUR_MINUTES - start for hour in hours if 0 <= hour * HOUR_MINUTES - start < SPAN_MINUTES
-    ]
-    present = rollup.count > 0
-    for at in left_out:
-        present[:, at : at + HOUR_MINUTES] = False
-    where, minute = np.nonzero(present[rows, low:high])
-    if not len(where):
-        return None
-    where, minute = rows[where], minute + low
-    return reduced(
-        Cells(
-            ids=(block_group(row) << GROUP_BITS) + rollup.slots[where].astype(np.int64),
-            steps=(minute + start) // step,
-            count=rollup.count[where, minute],
-            total=rollup.total[where, minute],
-            low=rollup.low[where, minute],
-            high=rollup.high[where, minute],
-        )
+    steps = np.arange(start + inside.start, start + inside.stop) // step
+    starts = np.flatnonzero(np.diff(steps, prepend=-1))
+    count = np.add.reduceat(rollup.count[rows, inside], starts, axis=1)
+    where = np.nonzero(count)
+    cells = Cells(
+        ids=((block_group(row) << GROUP_BITS) + rollup.slots[rows].astype(np.int64))[where[0]],
+        steps=steps[starts][where[1]],
+        count=count[where],
+        total=np.add.reduceat(rollup.total[rows, inside], starts, axis=1)[where],
     )
+    if not extremes:
+        return cells
+    absent = rollup.count[rows, inside] == 0
+    ends = []
+    for how, column, blank in ((np.minimum, rollup.low, np.inf), (np.maximum, rollup.high, -np.inf)):
+        known = np.full(absent.shape, np.nan) if column is None else column[rows, inside]
+        ends.append(how.reduceat(np.where(absent, blank, known), starts, axis=1)[where])
+    return replace(cells, low=ends[0], high=ends[1])
 
 
-def _newest(blocks: Blocks, runs: tuple[Samples, ...], ids: Ints, since_ms: int) -> Samples:
-    found = head.newest_of(runs, ids)
-    since_hour = since_ms // HOUR_MS
-    hour_of = np.full(len(ids), since_hour)
-    hour_of[np.searchsorted(ids, found.ids)] = np.maximum(found.at_ms // HOUR_MS, since_hour)
+def _newest(blocks: Blocks, view: View, ids: Ints, since_ms: int) -> Samples:
+    """Return the newest samples: from memory, or from blocks that are not older than what memory has."""
+    found = view.newest(ids)
+    since = since_ms // SPAN_MS
+    span_of = np.full(len(ids), since)
+    span_of[np.searchsorted(ids, found.ids)] = np.maximum(found.at_ms // SPAN_MS, since)
     parts = [found]
-    for group in np.unique(ids >> GROUP_BITS).tolist():
-        own = ids >> GROUP_BITS == group
-        missing = ids[own]
-        for block in blocks.raw_newest_first(group, int(hour_of[own].min()), AT_MS_MAX // HOUR_MS):
-            last = head.newest_of([block], missing)
-            parts.append(last)
-            missing = missing[~np.isin(missing, last.ids)]
-            if not len(missing):
-                break
-    every = head.newest_of(parts, ids) if len(parts) > 1 else found
+    open_to = {span: ids[span_of <= span] for span in blocks.raw_spans(int(span_of.min()), LAST_SPAN)}
+    for span, missing in sorted(open_to.items(), reverse=True):
+        still = missing[~np.isin(missing, np.concatenate([part.ids for part in parts[1:]] or [ids[:0]]))]
+        if len(still):
+            groups = np.unique(still >> GROUP_BITS)
+            parts += [newest_of([block], still) for block in blocks.raw(groups, [span])]
+    every = newest_of(parts, ids) if len(parts) > 1 else found
     return every.where(every.at_ms >= since_ms)

@@ -2,29 +2,42 @@
 
 from collections.abc import Callable
 
-from trackside.metricstore.database import Database
-from trackside.metricstore.layout import HOUR_MS, SPAN_MS, block_row
+import numpy as np
 
-ROWS_PER_TRANSACTION = 256  # so that an append never waits long
+from trackside.domain.metric import MINUTE_MS
+from trackside.metricstore import rollup
+from trackside.metricstore.blocks import Blocks
+from trackside.metricstore.damage import Damage
+from trackside.metricstore.database import Database
+from trackside.metricstore.layout import SPAN_MS, block_group, block_row, block_span
+from trackside.metricstore.samples import summed
+
+ROWS_PER_TRANSACTION = 64  # so that an append never waits long
 PAGES_PER_TURN = 1024
 
 
 class Retention:
     """Keeps the file from growing for ever. Its caller sees to it that only one runs at a time."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, damage: Damage) -> None:
         self._database = database
+        self._damage = damage
 
     def expire(self, *, raw_before_ms: int, rollups_before_ms: int) -> None:
-        """Remove raw blocks and rollups that end before these times."""
-        self._remove("raw", "hour < ?", raw_before_ms // HOUR_MS)
-        self._remove("rollup", "span < ?", rollups_before_ms // SPAN_MS)
+        """Remove raw blocks that end before a time, their extremes kept in the rollups; and old rollups."""
+        self._remove("rollup", block_row(rollups_before_ms // SPAN_MS, 0))
+        self._remove("raw", block_row(rollups_before_ms // SPAN_MS, 0))
+        while rows := self._oldest_raw(block_row(raw_before_ms // SPAN_MS, 0)):
+            full = [(row, data) for row in rows if (data := self._full(row)) is not None]
+            with self._database.transaction() as writer:
+                writer.executemany("INSERT OR REPLACE INTO rollup VALUES (?, ?)", full)
+                writer.executemany("DELETE FROM raw WHERE id = ?", [(row,) for row in rows])
 
     def ended_before(self, before_ms: int) -> list[str]:
         """Return the jobs that have no sample since then."""
         with self._database.snapshot() as connection:
             found = connection.execute(
-                "SELECT name FROM job WHERE last_hour < ? AND name IS NOT NULL", (before_ms // HOUR_MS,)
+                "SELECT name FROM job WHERE last_span < ? AND name IS NOT NULL", (before_ms // SPAN_MS,)
             )
             return [name for (name,) in found.fetchall()]
 
@@ -35,11 +48,9 @@ class Retention:
         for job in jobs:
             with self._database.snapshot() as connection:
                 rows = connection.execute("SELECT id FROM series_group WHERE job = ?", (job,)).fetchall()
-            for (group,) in rows:
-                for table in ("raw", "rollup"):
-                    self._remove(
-                        table, "id BETWEEN ? AND ?", block_row(group, 0), block_row(group + 1, 0) - 1
-                    )
+                groups = [group for (group,) in rows]
+                spans = Blocks(connection, self._damage).rollup_spans(0, block_span((1 << 63) - 1))
+            self._remove_blocks([block_row(span, group) for span in spans for group in groups])
             with self._database.transaction() as writer:
                 writer.execute("DELETE FROM series_group WHERE job = ?", (job,))
                 writer.execute("DELETE FROM job WHERE id = ?", (job,))
@@ -52,9 +63,35 @@ class Retention:
             if free >= before:
                 return  # a reader still needs them
 
-    def _remove(self, table: str, where: str, *values: int) -> None:
-        statement = f"DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE {where} LIMIT ?)"  # noqa: S608
+    def _oldest_raw(self, before_row: int) -> list[int]:
+        with self._database.snapshot() as connection:
+            found = connection.execute(
+                "SELECT id FROM raw WHERE id < ? ORDER BY id LIMIT ?", (before_row, ROWS_PER_TRANSACTION)
+            )
+            return [row for (row,) in found.fetchall()]
+
+    def _full(self, row: int) -> bytes | None:
+        """Return the rollup of a raw block with its extremes; None if the raw block is damaged."""
+        where = np.array([block_group(row)]), [block_span(row)]
+        with self._database.snapshot() as connection:
+            blocks = Blocks(connection, self._damage)
+            for samples in blocks.raw(*where):
+                made = rollup.of_cells(row, summed(samples, MINUTE_MS, extremes=True))
+                for _, stored in blocks.rollups(*where, extremes=True):
+                    made = rollup.overlaid(stored, made)
+                return rollup.encode(row, made)
+        return None
+
+    def _remove(self, table: str, before_row: int) -> None:
+        statement = f"DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE id < ? LIMIT ?)"  # noqa: S608
         removed = ROWS_PER_TRANSACTION
         while removed == ROWS_PER_TRANSACTION:
             with self._database.transaction() as writer:
-                removed = writer.execute(statement, (*values, ROWS_PER_TRANSACTION)).rowcount
+                removed = writer.execute(statement, (before_row, ROWS_PER_TRANSACTION)).rowcount
+
+    def _remove_blocks(self, rows: list[int]) -> None:
+        for first in range(0, len(rows), ROWS_PER_TRANSACTION):
+            some = [(row,) for row in rows[first : first + ROWS_PER_TRANSACTION]]
+            with self._database.transaction() as writer:
+                writer.executemany("DELETE FROM raw WHERE id = ?", some)
+                writer.executemany("DELETE FROM rollup WHERE id = ?", some)

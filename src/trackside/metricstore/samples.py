@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -34,14 +35,13 @@ class Cells:
     steps: Ints  # the number of the step since the epoch
     count: Ints
     total: Floats
-    low: Floats
-    high: Floats
+    low: Floats | None = None  # where only means are wanted
+    high: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
 
 
-_COLUMNS = ("ids", "steps", "count", "total", "low", "high")
 NOTHING = Samples(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
 
 
@@ -78,38 +78,21 @@ def settled(samples: Samples) -> Samples:
     return samples
 
 
-def summed(samples: Samples, step_ms: int) -> Cells:
+def summed(samples: Samples, step_ms: int, *, extremes: bool) -> Cells:
     """Return what settled samples come to per series and step."""
-    steps = samples.at_ms // step_ms
     if not len(samples):
-        empty = np.empty(0, np.int64)
-        return Cells(empty, empty, empty, np.empty(0), np.empty(0), np.empty(0))
+        empty = np.empty(0)
+        whole = np.empty(0, np.int64)
+        return Cells(whole, whole, whole, empty, *((empty, empty) if extremes else ()))
+    steps = samples.at_ms // step_ms
     starts = np.flatnonzero(_fresh(samples.ids, steps))
     return Cells(
-        ids=samples.ids[starts],
-        steps=steps[starts],
-        count=np.diff(starts, append=len(samples)),
-        total=np.add.reduceat(samples.values, starts),
-        low=np.minimum.reduceat(samples.values, starts),
-        high=np.maximum.reduceat(samples.values, starts),
-    )
-
-
-def reduced(cells: Cells) -> Cells:
-    """Return sorted cells with those of the same series and step made one."""
-    if not len(cells):
-        return cells
-    fresh = _fresh(cells.ids, cells.steps)
-    if fresh.all():
-        return cells
-    starts = np.flatnonzero(fresh)
-    return Cells(
-        ids=cells.ids[starts],
-        steps=cells.steps[starts],
-        count=np.add.reduceat(cells.count, starts),
-        total=np.add.reduceat(cells.total, starts),
-        low=np.minimum.reduceat(cells.low, starts),
-        high=np.maximum.reduceat(cells.high, starts),
+        samples.ids[starts],
+        steps[starts],
+        np.diff(starts, append=len(samples)),
+        np.add.reduceat(samples.values, starts),
+        np.minimum.reduceat(samples.values, starts) if extremes else None,
+        np.maximum.reduceat(samples.values, starts) if extremes else None,
     )
 
 
@@ -118,10 +101,27 @@ def combined(parts: Sequence[Cells]) -> Cells:
     parts = [part for part in parts if len(part)] or parts[:1]
     if len(parts) == 1:
         return parts[0]
-    together = [np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS]
-    cells = Cells(*together)
-    order = np.lexsort((cells.steps, cells.ids))
-    return reduced(Cells(*(column[order] for column in together)))
+    ids = np.concatenate([part.ids for part in parts])
+    steps = np.concatenate([part.steps for part in parts])
+    order = np.lexsort((steps, ids))
+    ids, steps = ids[order], steps[order]
+    fresh = _fresh(ids, steps)
+    starts = None if fresh.all() else np.flatnonzero(fresh)
+
+    def reduce(how: np.ufunc, columns: Sequence[Any]) -> Any:
+        if any(column is None for column in columns):
+            return None
+        column = np.concatenate(columns)[order]
+        return column if starts is None else how.reduceat(column, starts)
+
+    return Cells(
+        ids if starts is None else ids[starts],
+        steps if starts is None else steps[starts],
+        reduce(np.add, [part.count for part in parts]),
+        reduce(np.add, [part.total for part in parts]),
+        reduce(np.minimum, [part.low for part in parts]),
+        reduce(np.maximum, [part.high for part in parts]),
+    )
 
 
 def _fresh(ids: Ints, steps: Ints) -> Bools:
