@@ -216,7 +216,8 @@ def test_without_its_main_process_there_is_no_task_to_read(task: Fixture) -> Non
 
 def test_the_process_that_runs_commands_is_brought_up_again(task: Fixture) -> None:
     assert task.command("echo", "loss 1").read().samples
-    (helper,) = [pid for pid in tree.descendants([os.getpid()]) if name_of(pid) == "trackside-look"]
+    children = [pid for pid, parent in tree.parents().items() if parent == os.getpid()]
+    (helper,) = [pid for pid in children if name_of(pid) == "trackside-look"]
     os.kill(helper, signal.SIGKILL)
     until(lambda: name_of(helper) != "trackside-look")
     assert task.command("echo", "loss 1").read().samples
