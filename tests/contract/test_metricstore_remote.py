@@ -186,8 +186,9 @@ def test_every_window_and_step_has_the_embedded_stores_answers(
     samples = measured(job, 7_200, chance)
     chance.shuffle(samples)
     for first in range(0, len(samples), 50):
-        remote.append(samples[first : first + 50])
-        embedded.append(samples[first : first + 50])
+        batch = samples[first : first + 50] + chance.sample(samples[: first + 1], 1)  # one of them again
+        remote.append(batch)
+        embedded.append(batch)
     asked = remote
     if not held:
         settle(server, remote)
@@ -251,6 +252,29 @@ def test_nothing_is_made_up_between_samples_or_after_the_last(kind: str, tmp_pat
         asked.close()
         store.close()
         server.remove()
+
+
+def test_samples_that_are_shipped_twice_count_once(server: Server, tmp_path: Path) -> None:
+    job, chance = new_job(), random.Random(5)
+    samples = measured(job, 600, chance)
+    for number in range(3):  # as after a restart: none remembers what the one before has shipped
+        chance.shuffle(samples)
+        store = PrometheusMetricStore(server.url, tmp_path / f"queue-{number}.db")
+        try:
+            store.append(samples)
+            settle(server, store)
+            assert store.dropped == 0
+        finally:
+            store.close()
+    asked, embedded = only_remote(server, tmp_path), EmbeddedMetricStore(tmp_path / "metrics.db")
+    try:
+        embedded.append(samples)
+        for step in (60_000, 300_000, 5_000):
+            window = {"start_ms": T0, "end_ms": T0 + 600_000, "step_ms": step}
+            same(asked.means(job, task=None, **window), embedded.means(job, task=None, **window))
+    finally:
+        asked.close()
+        embedded.close()
 
 
 def test_names_and_labels_come_back_as_they_were(
