@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from trackside.domain.errors import Invalid
+from trackside.domain.pool import QueuePolicy
 from trackside.domain.resources import GIB, Accelerator, Flavor, Resources
 from trackside.domain.runtime import Runtime
 
@@ -93,6 +94,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     metrics_page: str = ""  # who may read /metrics: open or token; empty: open on loopback, else token
     flavors: tuple[FlavorSetting, ...] = ()
     engines: tuple[EngineSetting, ...] = ()
+    queue_policy: str = "fifo"  # of the pool `default`, until it is given another
     images: str = "lenient"  # or strict: refuse images no engine stands for
     object_store: S3Setting | None = None
     signature_window_seconds: int = 900
@@ -146,5 +148,8 @@ def _check(settings: Settings) -> None:
         raise Invalid(f"metrics_queue_bytes_max must be {METRICS_QUEUE_BYTES_MIN:,} or more")
     if settings.metrics_page not in ("", "open", "token"):
         raise Invalid(f"metrics_page must be open or token, not {settings.metrics_page!r}")
+    if settings.queue_policy not in tuple(QueuePolicy):
+        names = ", ".join(QueuePolicy)
+        raise Invalid(f"queue_policy must be one of {names}, not {settings.queue_policy!r}")
     if settings.images not in ("lenient", "strict"):
         raise Invalid(f"images must be lenient or strict, not {settings.images!r}")

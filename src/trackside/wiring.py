@@ -49,6 +49,7 @@ from trackside.domain.identity import Caller, User
 from trackside.domain.job import Job, NodeId, ProjectId, RuntimeChoice, Task
 from trackside.domain.launching import launch_order
 from trackside.domain.metric import Sample
+from trackside.domain.pool import QueuePolicy
 from trackside.domain.resources import Capacity, Flavor, derive_flavors
 from trackside.engine.local import LocalEngine
 from trackside.logstore.files import FileLogs
@@ -151,6 +152,7 @@ def build(settings: Settings) -> Parts:
         nodes=engine.nodes,
         clock=clock,
         changed=supervisor.wake,
+        default_policy=QueuePolicy(settings.queue_policy),
     )
     jobs = Jobs(
         store=stores.jobs,

@@ -14,6 +14,7 @@ from trackside.domain.exchange import Orders, Report, TaskKey
 from trackside.domain.identity import Caller, UserRole
 from trackside.domain.job import Job, JobId, NodeId, ProjectId
 from trackside.domain.phase import Phase
+from trackside.domain.reason import ReasonCode
 from trackside.domain.resources import GIB, Capacity
 from trackside.objectstore.local import open_objects
 from trackside.persistence.stores import Stores, open_stores
@@ -288,3 +289,120 @@ async def test_an_unused_image_is_said_in_an_event(world: World) -> None:
         "submitted by ana",
         "the image torch:2 was not used: no engine stands for it here",
     ]
+
+
+async def test_a_preempted_job_makes_room_waits_and_runs_again(world: World) -> None:
+    low = await world.jobs.submit(ANA, a_spec(2, name="low", preemptible=True))
+    await world.supervisor.round()
+    for name in ("worker-0", "worker-1"):
+        low = await world.report(low, started, name)
+    high = await world.jobs.submit(ANA, a_spec(1, name="high", priority=3))
+    notices = world.engine.notices
+    await world.supervisor.round()
+    told_to_end = world.now(low)
+    assert told_to_end.ending is not None
+    assert told_to_end.ending.phase is Phase.QUEUED
+    assert world.engine.notices == notices + 1, "the agents are told"
+    pending = world.supervisor.explain(high.id)
+    assert pending is not None
+    assert pending.code is ReasonCode.WAITING_FOR_PREEMPTED
+    await world.supervisor.round()
+    assert world.now(high).phase is Phase.QUEUED, "the room is not empty yet"
+    for name in ("worker-0", "worker-1"):
+        low = await world.report(low, ended, name, exit_code=None, signal=15, stopped_by_us=True)
+    assert low.phase is Phase.QUEUED
+    await world.supervisor.round()
+    assert world.now(high).phase is Phase.STARTING
+    assert world.supervisor.explain(high.id) is None
+    assert world.supervisor.reasons([low.id])[low.id].code is ReasonCode.WAITING_FOR_ROOM
+    await world.report(high, started, "worker-0")
+    await world.report(high, ended, "worker-0")
+    await world.supervisor.round()
+    again = world.now(low)
+    assert again.phase is Phase.STARTING
+    assert [task.attempt for task in again.tasks] == [2, 2]
+    assert [record.reason and record.reason.code for record in again.records] == [ReasonCode.PREEMPTED, None]
+
+
+async def test_a_new_supervisor_goes_on_where_the_old_one_was_killed(world: World, tmp_path: Path) -> None:
+    low = await world.jobs.submit(ANA, a_spec(2, preemptible=True))
+    await world.supervisor.round()
+    low = await world.report(low, started, "worker-0")
+    high = await world.jobs.submit(ANA, a_spec(1, name="high", priority=3))
+    await world.supervisor.round()
+
+    async def forget(job: Job) -> None:
+        raise AssertionError(f"{job.id} is not to be forgotten")
+
+    heir = Supervisor(world.stores.jobs, world.engine, world.clock, forget=forget)
+    notices = world.engine.notices
+    await heir.round()
+    assert world.engine.notices == notices, "nobody is told to end twice"
+    for name in ("worker-0", "worker-1"):
+        await world.report(low, ended, name, exit_code=None, signal=15, stopped_by_us=True)
+    await heir.round()
+    assert world.now(high).phase is Phase.STARTING
+    assert world.now(low).phase is Phase.QUEUED
+
+
+async def test_time_in_the_queue_between_attempts_does_not_count_against_the_limit(world: World) -> None:
+    low = await world.jobs.submit(ANA, a_spec(2, preemptible=True, max_seconds=100))
+    await world.supervisor.round()
+    for name in ("worker-0", "worker-1"):
+        await world.report(low, started, name)
+    world.clock.go(60)
+    high = await world.jobs.submit(ANA, a_spec(2, name="high", priority=3))
+    await world.supervisor.round()
+    for name in ("worker-0", "worker-1"):
+        await world.report(
+            low, ended, name, exit_code=None, signal=15, stopped_by_us=True, duration_ms=60_000
+        )
+    await world.supervisor.round()
+    world.clock.go(500)
+    world.engine.seen_ms = world.clock.steady_ms
+    await world.supervisor.round()
+    assert world.now(low).phase is Phase.QUEUED
+    for name in ("worker-0", "worker-1"):
+        await world.report(high, started, name)
+        await world.report(high, ended, name)
+    await world.supervisor.round()
+    for name in ("worker-0", "worker-1"):
+        await world.report(low, started, name, attempt=2)
+    world.clock.go(39)
+    world.engine.seen_ms = world.clock.steady_ms
+    await world.supervisor.round()
+    assert world.now(low).phase is Phase.RUNNING
+    world.clock.go(2)
+    await world.supervisor.round()
+    assert world.now(low).phase is Phase.STOPPING
+
+
+async def test_why_a_job_waits_is_kept_as_events(world: World) -> None:
+    await world.jobs.submit(ANA, a_spec(2))
+    waiting = await world.jobs.submit(ANA, a_spec(1, name="next"))
+    await world.supervisor.round()
+    page = await world.stores.jobs.events(EventQuery(job_id=waiting.id, contains="waiting:"))
+    assert [(event.source, event.message) for event in page.events] == [
+        ("scheduler", "waiting: needs 1 core and 1.0 GiB on one machine; 0 cores free in all")
+    ]
+    for _ in range(3):
+        world.clock.go(60)
+        world.engine.seen_ms = world.clock.steady_ms
+        await world.supervisor.round()
+    page = await world.stores.jobs.events(EventQuery(job_id=waiting.id, contains="waiting:"))
+    assert page.matching == 1, "nothing changed"
+
+
+async def test_decisions_that_could_not_be_stored_are_made_again(world: World) -> None:
+    job = await world.jobs.submit(ANA, a_spec(1))
+    update_many = world.stores.jobs.update_many
+
+    async def failing(*_: object) -> None:
+        raise OSError("no disk today")
+
+    world.stores.jobs.update_many = failing  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="no disk"):
+        await world.supervisor.round()
+    world.stores.jobs.update_many = update_many  # type: ignore[method-assign]
+    await world.supervisor.round()
+    assert world.now(job).phase is Phase.STARTING

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from trackside.cli.client import Client, strange_answer
-from trackside.cli.views import JobView, SeriesView
+from trackside.cli.views import ExplainView, JobView, SeriesView
 
 OWN = "/api/trackside/v1"
 LOG_LINES_PER_CALL = 500  # the v2 API's own limit
@@ -50,6 +50,10 @@ class Api:
     def job(self, job_id: str) -> JobView:
         """Return one job."""
         return self._read(self.client.get(f"{OWN}/jobs/{job_id}"), JobView)
+
+    def explain(self, job_id: str) -> ExplainView:
+        """Return why a job is where it is."""
+        return self._read(self.client.get(f"{OWN}/jobs/{job_id}/explain"), ExplainView)
 
     def jobs(
         self, *, states: tuple[str, ...] = (), name: str | None = None, limit: int = 20, offset: int = 0

@@ -3,9 +3,9 @@
 from collections import Counter
 
 from trackside.cli.session import Column, Session
-from trackside.cli.views import JobView, RecordView, TaskView
+from trackside.cli.views import AheadView, EstimateView, JobView, PendingView, RecordView, TaskView
 from trackside.cli.words import UNKNOWN, ago, clock, date_and_clock, duration, state
-from trackside.domain.wording import counted, signal_name
+from trackside.domain.wording import counted, signal_name, size_text
 
 WORKERS_SHOWN = 32
 
@@ -55,6 +55,34 @@ def explain_job(session: Session, job: JobView) -> None:
     task = job.culprit
     if task and job.phase in ("failed", "create_failed"):
         session.talk(f"log: trackside logs {job.name} -w {task} --tail 50")
+
+
+def explain_waiting(session: Session, job: JobView, pending: PendingView) -> None:
+    """Print what a job waits for, behind whom, until when, and what would help."""
+    since = job.records[-1].queued_at_ms if job.records else job.created_at_ms
+    waited = f" {duration(session.now_ms() - since)}" if since is not None else ""
+    session.out(f"waiting{waited}: {pending.text}.  [{pending.code}]")
+    _line(session, "line", f"{pending.position} of {pending.waiting}", indent=2)
+    for one in pending.ahead:
+        _line(session, "ahead", _ahead(one), indent=2)
+    _line(session, "starts", _start_guess(session, pending.estimate), indent=2)
+    for hint in pending.hints:
+        _line(session, "try", hint, indent=2)
+    for record in job.records[:-1]:
+        if record.reason:
+            _line(session, f"#{record.number}", record.reason.text, indent=2)
+
+
+def _ahead(one: AheadView) -> str:
+    size = f"{one.cards} cards, " if one.cards else ""
+    size += f"{one.cpu_cores:g} cores, {size_text(one.memory_bytes)}"
+    return f"{one.name or 'a job of another project'}: priority {one.priority}, {size}"
+
+
+def _start_guess(session: Session, guess: EstimateView) -> str:
+    times = (("earliest", guess.earliest_ms), ("likely", guess.likely_ms), ("latest", guess.latest_ms))
+    known = [f"{word} {date_and_clock(at_ms, utc=session.utc)}" for word, at_ms in times if at_ms is not None]
+    return ", ".join(known) + (f" ({guess.why})" if guess.why and known else guess.why if not known else "")
 
 
 def _line(session: Session, label: str, text: str, *, indent: int = 0) -> None:

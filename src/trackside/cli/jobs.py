@@ -126,14 +126,18 @@ def show(session: Session, job: JobArgument) -> None:
 @verb
 def explain(session: Session, job: JobArgument) -> None:
     """Say why a job is where it is, how sure that is, and what to do."""
-    from trackside.cli.describe import explain_job
+    from trackside.cli.describe import explain_job, explain_waiting
     from trackside.cli.resolve import find_job
     from trackside.cli.views import machine
 
     found = find_job(session.api, job)
+    pending = session.api.explain(found.id).pending if found.phase == "queued" else None
     if session.as_json:
         told = machine(found)
-        session.emit({key: told[key] for key in ("id", "name", "phase", "reason", "records", "tasks")})
+        shown = {key: told[key] for key in ("id", "name", "phase", "reason", "records", "tasks")}
+        session.emit(shown | ({"pending": machine(pending)} if pending else {}))
+    elif pending:
+        explain_waiting(session, found, pending)
     else:
         explain_job(session, found)
 

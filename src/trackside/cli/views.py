@@ -94,6 +94,49 @@ class JobView(msgspec.Struct, kw_only=True):
         return named or next((record.culprit for record in reversed(self.records) if record.culprit), None)
 
 
+class AheadView(msgspec.Struct, kw_only=True):
+    """A job that goes first; of other projects only its size is told."""
+
+    job_id: str | None = None
+    name: str | None = None
+    user: str | None = None
+    priority: int = 1
+    tasks: int = 1
+    cpu_cores: float = 0
+    memory_bytes: int = 0
+    cards: int = 0
+
+
+class EstimateView(msgspec.Struct, frozen=True, kw_only=True):
+    """When a job starts, as far as the server can tell."""
+
+    earliest_ms: int | None = None
+    likely_ms: int | None = None
+    latest_ms: int | None = None
+    why: str = ""
+
+
+class PendingView(msgspec.Struct, kw_only=True):
+    """What a job waits for."""
+
+    text: str
+    code: str = ""
+    position: int = 1
+    waiting: int = 1
+    ahead: list[AheadView] = []
+    free: dict[str, float] = {}
+    estimate: EstimateView = EstimateView()
+    hints: list[str] = []
+
+
+class ExplainView(msgspec.Struct, kw_only=True):
+    """Why a job is where it is."""
+
+    phase: str
+    reason: ReasonView | None = None
+    pending: PendingView | None = None
+
+
 class SeriesView(msgspec.Struct, kw_only=True):
     """One metric of one task: [ms, value] pairs, gaps left out."""
 

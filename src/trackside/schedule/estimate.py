@@ -7,8 +7,8 @@ pass only makes it sooner.
 
 import heapq
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from trackside.domain.pending import Estimate
 from trackside.schedule.fit import assign
 from trackside.schedule.pools import Held, PoolState
 from trackside.schedule.queue import Entry
@@ -20,16 +20,6 @@ LEARN_FROM_MIN = 5  # ended jobs
 _EARLY, _LIKELY = 0.1, 0.5  # which of the durations seen, sorted
 
 Duration = Callable[[Request], int | None]  # ms; None: nobody knows
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """When a job starts: at the earliest, probably, at the latest; None, with why, where nobody can tell."""
-
-    earliest_ms: int | None = None
-    likely_ms: int | None = None
-    latest_ms: int | None = None
-    why: str = ""
 
 
 def estimate(pool: PoolState, ahead: Sequence[Entry], entry: Entry, now_ms: int) -> Estimate:

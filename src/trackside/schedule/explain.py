@@ -1,12 +1,13 @@
 """Knows how to say why a job waits: one dominant reason in plain words, with the numbers behind it."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 
-from trackside.domain.job import JobId, ProjectId
-from trackside.domain.reason import ReasonCode
+from trackside.domain.job import JobId
+from trackside.domain.pending import Ahead, Estimate, Free, PendingReason
+from trackside.domain.reason import Reason, ReasonCode
 from trackside.domain.wording import counted
 from trackside.schedule.core import Scheduler
-from trackside.schedule.estimate import Estimate, estimate
+from trackside.schedule.estimate import estimate
 from trackside.schedule.fit import fits_now
 from trackside.schedule.pools import PoolState
 from trackside.schedule.queue import Entry, Shape
@@ -17,53 +18,13 @@ from trackside.schedule.values import PRIORITY_MAX
 AHEAD_SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ahead:
-    """A job that goes first, and how large it is."""
-
-    job_id: JobId
-    project_id: ProjectId
-    name: str
-    user: str
-    priority: int
-    tasks: int
-    cpu_cores: float
-    memory_bytes: int
-    cards: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Free:
-    """What is free: on the pool's open machines together, and the largest piece on one of them."""
-
-    cpu_cores: float
-    memory_bytes: int
-    cards: int
-    largest_cpu_cores: float
-    largest_memory_bytes: int
-    largest_cards: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingReason:
-    """Why a job waits, what for, behind whom, and until when."""
-
-    code: ReasonCode
-    text: str
-    position: int  # 1: the first in line
-    waiting: int  # jobs in the same line
-    ahead: tuple[Ahead, ...]  # the first few of them
-    free: Free
-    estimate: Estimate
-    hints: tuple[str, ...]
-
-
 class Reasons:
     """Says why jobs wait, as of one moment: what holds for one shape is worked out once."""
 
     def __init__(self, core: Scheduler) -> None:
         self._books = core.books
         self._shapes: dict[Shape, Shortage | None] = {}
+        self._lines: dict[str, list[Entry]] = {}
 
     def code(self, job_id: JobId) -> ReasonCode:
         """Return the dominant reason's code."""
@@ -132,8 +93,10 @@ class Reasons:
 
     def _line(self, pool: PoolState) -> list[Entry]:
         """Return all who wait, in the order in which they would be looked at now."""
+        if pool.id in self._lines:
+            return self._lines[pool.id]
         shares = pool.shares
-        return sorted(
+        line = self._lines[pool.id] = sorted(
             pool.entries(),
             key=lambda one: (
                 one.request.job_id not in pool.claims,  # who has a promise is past the line
@@ -143,6 +106,17 @@ class Reasons:
                 one.age,
             ),
         )
+        return line
+
+
+def reasons_of(core: Scheduler, job_ids: Iterable[JobId]) -> dict[JobId, Reason]:
+    """Return why each of these jobs waits, those that do."""
+    reasons = Reasons(core)
+    return {
+        job_id: Reason(text=reasons.text(job_id), code=reasons.code(job_id))
+        for job_id in job_ids
+        if core.waits(job_id)
+    }
 
 
 def explain(core: Scheduler, job_id: JobId) -> PendingReason | None:

@@ -60,6 +60,8 @@ def hints_for(pool: PoolState, shape: Shape, code: ReasonCode, lacking: Shortage
     if code is ReasonCode.TOO_LARGE:
         closed = sum(not node.open and node.known for node in pool.nodes)
         drained = f"; {counted(closed, 'machine')} of the pool take nothing now" if closed else ""
+        if count > 1 and (room := sum(node.scratch(empty=True).count(need) for node in nodes)):
+            return [f"on empty machines there is room for {counted(room, 'task')} of this size{drained}"]
         return [f"the largest machine has {_amounts_of(nodes)}{drained}"]
     if lacking is None or code not in (ReasonCode.WAITING_FOR_ROOM, ReasonCode.WAITING_SCATTERED):
         return []

@@ -8,6 +8,7 @@ from trackside.service.jobs import Jobs
 from trackside.service.logs import Logs
 from trackside.service.metrics import Metrics
 from trackside.service.objects import Objects
+from trackside.service.pending import Pending
 from trackside.service.pools import Pools
 from trackside.service.tokens import Tokens
 from trackside.service.users import Users
@@ -26,6 +27,7 @@ class Services:
     documents: Documents
     tokens: Tokens
     pools: Pools
+    pending: Pending
 
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "Logs",
     "Metrics",
     "Objects",
+    "Pending",
     "Pools",
     "Services",
     "Tokens",

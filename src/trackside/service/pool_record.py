@@ -85,9 +85,10 @@ class PoolChange:
     declared: Mapping[str, Any] = field(default_factory=dict)
 
 
-def default_record(created_at_ms: int) -> PoolRecord:
+def default_record(created_at_ms: int, policy: QueuePolicy) -> PoolRecord:
     """Return the pool that always is: all machines."""
-    return PoolRecord(pool=Pool(id=DEFAULT_POOL), name=DEFAULT_POOL, created_at_ms=created_at_ms)
+    pool = Pool(id=DEFAULT_POOL, policy=policy)
+    return PoolRecord(pool=pool, name=DEFAULT_POOL, created_at_ms=created_at_ms)
 
 
 def encode(record: PoolRecord) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from trackside.domain.errors import Invalid, NameTaken, NotFound, PoolNotFound
 from trackside.domain.identity import Caller
 from trackside.domain.job import DEFAULT_POOL, Job, JobSpec, NodeId
 from trackside.domain.phase import Phase
-from trackside.domain.pool import Pool
+from trackside.domain.pool import Pool, QueuePolicy
 from trackside.domain.resources import Capacity
 from trackside.ports import Clock, JobStore, Node, PoolStore
 from trackside.service.catalog import Catalog
@@ -58,6 +58,7 @@ class Pools:
         nodes: Nodes,
         clock: Clock,
         changed: Callable[[], None],
+        default_policy: QueuePolicy = QueuePolicy.FIFO,
     ) -> None:
         self._store = store
         self._jobs = jobs
@@ -65,7 +66,7 @@ class Pools:
         self._nodes = nodes
         self._clock = clock
         self._told = changed
-        self._records = {DEFAULT_POOL: default_record(clock.now_ms())}
+        self._records = {DEFAULT_POOL: default_record(clock.now_ms(), default_policy)}
         self._states: dict[str, NodeState] = {}
         self._changing = asyncio.Lock()  # memory changes in the order of the database
 

@@ -2,15 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from trackside.domain import rules
 from trackside.domain.job import DEFAULT_POOL, Job, JobId, NodeId, Slot
+from trackside.domain.pending import PendingReason
 from trackside.domain.phase import Phase
 from trackside.domain.pool import Pool
+from trackside.domain.reason import Reason
 from trackside.domain.timing import running_time
 from trackside.ports import Clock, Engine, JobStore, Update
-from trackside.schedule.explain import PendingReason, explain
+from trackside.schedule.explain import explain, reasons_of
 from trackside.schedule.values import Decision, Start
 from trackside.supervise.telling import Telling
 from trackside.supervise.watch import Watch
@@ -50,6 +52,10 @@ class Supervisor:
     def explain(self, job_id: JobId) -> PendingReason | None:
         """Say why a job waits, as of the last round; None: it does not wait."""
         return explain(self._watch.core, job_id)
+
+    def reasons(self, job_ids: Iterable[JobId]) -> dict[JobId, Reason]:
+        """Say in one sentence each why some jobs wait, those that do."""
+        return reasons_of(self._watch.core, job_ids)
 
     async def run(self) -> None:
         """Go round for ever; a round that fails is logged, counted and tried again."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from trackside.api.native.views import JobView, view_job
+from trackside.api.native.views_pending import ExplainView, view_explanation
 from trackside.api.operation import Call, Operation, Param
 from trackside.domain.errors import Invalid
 from trackside.domain.phase import Phase
@@ -122,13 +123,20 @@ async def list_jobs(call: Call) -> JobList:
         limit=int(call.query_one("limit") or 50),
     )
     page = await call.services.jobs.search(call.caller, query)
-    jobs = tuple(view_job(job) for job in page.jobs)
+    jobs = tuple(view_job(job) for job in call.services.pending.with_reasons(page.jobs))
     return JobList(jobs=jobs, matching=page.matching, total=page.total)
 
 
 async def show_job(call: Call) -> JobView:
     """Show a job with its attempts, tasks and reason."""
-    return view_job(call.services.jobs.show(call.caller, call.path["job_id"]))
+    (job,) = call.services.pending.with_reasons([call.services.jobs.show(call.caller, call.path["job_id"])])
+    return view_job(job)
+
+
+async def explain_job(call: Call) -> ExplainView:
+    """Say why a job is where it is."""
+    job, pending = call.services.pending.explain(call.caller, call.path["job_id"])
+    return view_explanation(job, pending)
 
 
 async def show_series(call: Call) -> SeriesList:
@@ -240,6 +248,15 @@ def operations(nodes: Callable[[], Sequence[Node]]) -> tuple[Operation, ...]:
             handler=show_job,
             summary="Show a job with its attempts, tasks and reason",
             response=JobView,
+        ),
+        Operation(
+            name="ExplainJob",
+            method="GET",
+            path=f"{PREFIX}/jobs/{{job_id}}/explain",
+            action="trackside:job:get",
+            handler=explain_job,
+            summary="Say why a job is where it is, and what one that waits is waiting for",
+            response=ExplainView,
         ),
         Operation(
             name="ShowJobSeries",
