@@ -26,7 +26,8 @@ from trackside.ports import SeriesKey
 log = logging.getLogger(__name__)
 
 QUEUE_BYTES_MAX = 256 * 1024 * 1024
-TIMEOUT_SECONDS = 30.0
+SHIP_SECONDS_MAX = 30.0
+ANSWER_SECONDS_MAX = 10.0
 VISIBLE_SECONDS = 30.0  # after this an accepted sample can be read: VictoriaMetrics indexes new series in ten
 HIDDEN_JOBS_MAX = 100_000
 JOBS_PER_QUERY_MAX = 100
@@ -42,10 +43,11 @@ class PrometheusMetricStore:
         *,
         queue_bytes_max: int = QUEUE_BYTES_MAX,
         visible_seconds: float = VISIBLE_SECONDS,
-        timeout_seconds: float = TIMEOUT_SECONDS,
+        timeout_seconds: float = ANSWER_SECONDS_MAX,
     ) -> None:
-        self._server = RemoteServer(url, timeout_seconds=timeout_seconds)
-        self._queries = Queries(self._server)
+        self._asked = RemoteServer(url, timeout_seconds=timeout_seconds)
+        self._server = RemoteServer(url, timeout_seconds=SHIP_SECONDS_MAX)
+        self._queries = Queries(self._asked)
         self._queue = DiskQueue(queue_path, bytes_max=queue_bytes_max)
         self._recent = Recent(visible_seconds=visible_seconds)
         self._lock = threading.Lock()
@@ -172,6 +174,7 @@ class PrometheusMetricStore:
         self._sender.stop()
         self._queue.close()
         self._server.close()
+        self._asked.close()
 
     def _learn(self, job_ids: Sequence[JobId], since_ms: int) -> None:
         """Read the newest samples of jobs this process does not know, after a restart for example."""

@@ -22,6 +22,7 @@ from trackside.ports import SeriesKey
 POINTS_MAX = 11_000  # of one series in one answer: where Prometheus refuses
 FAR_MS = 1 << 42  # the year 2109; Go's durations end at 292 years
 ERROR_CHARS_SHOWN = 300
+AWAY_SECONDS = 5.0  # how long a server that did not answer is not asked again: who asks waits for it
 EDGE_KNOWN_SECONDS = 300.0  # then the server is asked again: it may have been replaced
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -52,6 +53,7 @@ class Queries:
 
     def __init__(self, server: RemoteServer) -> None:
         self._server = server
+        self._away_until = 0.0
         self._edge: tuple[int, float] | None = (
             None  # how much shorter windows are, and until when that counts
         )
@@ -113,7 +115,13 @@ class Queries:
 
     def _ask(self, path: str, form: Form) -> list[_Series]:
         # nocache: else VictoriaMetrics moves the times asked for to where its cache likes them.
-        status, content = self._server.post_form(path, [*form, ("nocache", "1")])
+        if time.monotonic() < self._away_until:
+            raise Unavailable(f"the metric store {self._server.shown} did not answer a moment ago")
+        try:
+            status, content = self._server.post_form(path, [*form, ("nocache", "1")])
+        except Unavailable:
+            self._away_until = time.monotonic() + AWAY_SECONDS
+            raise
         try:
             answer = _decode(content)
         except msgspec.DecodeError:

@@ -6,12 +6,15 @@ would bring a megabyte and generated code for what fits on one page.
 
 import struct
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import cramjam
 
 from trackside.domain.exposition import metric_name, unwrap_label, wrap_label
 from trackside.domain.metric import Sample
 from trackside.ports import SeriesKey
+
+SERIES_CACHED_MAX = 50_000
 
 HEADERS = {
     "Content-Type": "application/x-protobuf",
@@ -36,7 +39,7 @@ def write_request(samples: Iterable[Sample]) -> bytes:
         key = SeriesKey(one.task, one.metric, one.card, one.labels)
         series.setdefault((one.job_id, key), []).append((one.at_ms, one.value))
     message = b"".join(
-        _sized(_SERIES, _time_series(labels_of(job_id, key), sorted(points)))
+        _sized(_SERIES, _label_bytes(job_id, key) + _sample_bytes(sorted(points)))
         for (job_id, key), points in series.items()
     )
     return bytes(cramjam.snappy.compress_raw(message))
@@ -62,12 +65,18 @@ def key_of(labels: dict[str, str]) -> SeriesKey:
     return SeriesKey(task, metric, None if card is None else int(card), own)
 
 
-def _time_series(labels: Labels, points: Sequence[tuple[int, float]]) -> bytes:
-    parts = [
-        _sized(_LABEL, _sized(_NAME, name.encode()) + _sized(_TEXT, value.encode())) for name, value in labels
-    ]
-    parts += [_sized(_SAMPLE, _value(_VALUE, value) + _AT + _varint(at_ms)) for at_ms, value in points]
-    return b"".join(parts)
+@lru_cache(maxsize=SERIES_CACHED_MAX)  # a series is written again every few seconds
+def _label_bytes(job_id: str, key: SeriesKey) -> bytes:
+    return b"".join(
+        _sized(_LABEL, _sized(_NAME, name.encode()) + _sized(_TEXT, value.encode()))
+        for name, value in labels_of(job_id, key)
+    )
+
+
+def _sample_bytes(points: Sequence[tuple[int, float]]) -> bytes:
+    return b"".join(
+        [_sized(_SAMPLE, _value(_VALUE, value) + _AT + _varint(at_ms)) for at_ms, value in points]
+    )
 
 
 def _sized(tag: int, content: bytes) -> bytes:
