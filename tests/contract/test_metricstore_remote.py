@@ -254,6 +254,21 @@ def test_nothing_is_made_up_between_samples_or_after_the_last(kind: str, tmp_pat
         server.remove()
 
 
+@pytest.mark.parametrize("deduplicates", [True, False])
+def test_a_victoriametrics_that_counts_twice_is_said(
+    deduplicates: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = VictoriaMetricsServer(deduplicates=deduplicates)
+    store = PrometheusMetricStore(server.url, tmp_path / "queue.db")
+    try:
+        store.append([Sample(new_job(), "w", "loss", T0, 1.0)])
+        assert store.flush(SECONDS_MAX)
+    finally:
+        store.close()
+        server.remove()
+    assert ("-dedup.minScrapeInterval=1ms" in caplog.text) is not deduplicates
+
+
 def test_samples_that_are_shipped_twice_count_once(server: Server, tmp_path: Path) -> None:
     job, chance = new_job(), random.Random(5)
     samples = measured(job, 600, chance)

@@ -1,6 +1,10 @@
 """A live server is scraped by a real Prometheus, and keeps its samples in a real VictoriaMetrics."""
 
+import csv
 import json
+import os
+import subprocess
+import sys
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -8,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 from huaweicloudsdkmodelarts import v1 as sdk
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
@@ -93,6 +98,30 @@ def test_the_page_is_open_on_loopback(server: LiveServer) -> None:
     with urllib.request.urlopen(server.endpoint + "/metrics", timeout=10) as answer:
         assert answer.headers["content-type"].startswith("text/plain")
         assert b"trackside_build_info{" in answer.read()
+
+
+def test_single_samples_leave_the_server_as_csv_and_parquet(page_server: LiveServer, tmp_path: Path) -> None:
+    client = client_of(page_server)
+    job_id = submit(client, "sleep 3", name="exported")
+    assert wait_until(client, job_id).status.phase == "Completed"
+    environment = {
+        **os.environ,
+        "TRACKSIDE_ENDPOINT": page_server.endpoint,
+        "TRACKSIDE_PROJECT_ID": page_server.project_id,
+        "TRACKSIDE_ACCESS_KEY": page_server.access_key,
+        "TRACKSIDE_SECRET_KEY": page_server.secret_key,
+    }
+
+    def export(*flags: str) -> str:
+        command = [sys.executable, "-m", "trackside", "metrics", job_id, *flags]
+        return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+
+    rows = list(csv.DictReader(export("--csv", "--raw").splitlines()))
+    memory = [row for row in rows if row["metric"] == "memory_percent"]
+    assert len(memory) >= 3, "one every second, not one a minute"
+    export("--parquet", str(tmp_path / "out.parquet"), "--raw")
+    table = pyarrow.parquet.read_table(tmp_path / "out.parquet")
+    assert table.column("value").to_pylist() == [float(row["value"]) for row in rows]
 
 
 def test_samples_in_victoriametrics_are_read_through_the_sdk(tmp_path: Path) -> None:

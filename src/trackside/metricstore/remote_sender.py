@@ -5,6 +5,7 @@ Knows what the answers to a remote write mean. One thread, which nothing waits f
 
 import logging
 import random
+import re
 import sqlite3
 import threading
 import time
@@ -24,6 +25,7 @@ IDLE_SECONDS = 1.0  # how often to look for what became due with time
 REFUSED_REQUESTS_MAX = 64  # spent on finding out which samples of one request were refused
 ERROR_CHARS_SHOWN = 200
 NO_ADMIN_API = b"admin APIs disabled"
+DEDUPLICATES = re.compile(rb'-dedup.minScrapeInterval="(?!0s")')
 # Prometheus says these with a 500 too, as if trying again could help.
 NEVER_TAKEN = (b"too old sample", b"out of order sample", b"out of bounds", b"duplicate sample")
 
@@ -48,6 +50,7 @@ class Sender:
         self._changed = threading.Condition()
         self._pending = True  # what an earlier process left
         self._stopping = False
+        self._checked = False
         self._away = False  # the server does not answer
         self._due: dict[str, float] = {}  # jobs to be forgotten, and when
         self.refused = 0
@@ -112,6 +115,7 @@ class Sender:
                 break
             if samples:
                 self._ship(samples)
+                self._check_duplicates()
             self._queue.shipped(through)
             self._shipped(through)
         if not self._stopping:
@@ -149,6 +153,19 @@ class Sender:
         middle = len(samples) // 2
         self._try(samples[:middle], lost)
         self._try(samples[middle:], lost)
+
+    def _check_duplicates(self) -> None:
+        """Warn once if this is a VictoriaMetrics that counts a sample twice when it comes twice."""
+        if self._checked:
+            return
+        status, flags = self._server.post("/flags", b"", {})  # where Prometheus has nothing
+        self._checked = True
+        if status == 200 and not flags.lstrip().startswith(b"<") and not DEDUPLICATES.search(flags):
+            log.warning(
+                "the metric store %s counts samples that are shipped twice two times: start it with"
+                " -dedup.minScrapeInterval=1ms",
+                self._server.shown,
+            )
 
     def _forget_due(self) -> None:
         """Delete jobs whose last samples were shipped long enough ago to be seen and deleted over there."""
