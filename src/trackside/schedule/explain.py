@@ -58,7 +58,7 @@ class Reasons:
         if code is ReasonCode.OVER_QUOTA:
             return pool.quota_text(entry.request, entry.shape.total)
         lacking = self._lacking(pool, entry.shape)
-        return lacking.text if lacking else _turn_text(self._line(pool), entry)
+        return lacking.text if lacking else self._turn_text(pool)
 
     def explain(self, job_id: JobId) -> PendingReason:
         """Return everything that can be said about why a job waits."""
@@ -80,6 +80,12 @@ class Reasons:
             estimate=guess,
             hints=tuple(_hints(pool, entry, code, position, self._lacking(pool, entry.shape))),
         )
+
+    def _turn_text(self, pool: PoolState) -> str:
+        first = self._books.waiting.get(pool.lock.job_id) if pool.lock else None
+        if first is None:
+            return "it is next"
+        return f"it would fit, but a job that needs {need_text(first.shape)} is first in line"
 
     def _found(self, job_id: JobId) -> tuple[Entry, PoolState]:
         entry = self._books.waiting[job_id]
@@ -126,13 +132,6 @@ def explain(core: Scheduler, job_id: JobId) -> PendingReason | None:
 
 def _set_aside(pool: PoolState, entry: Entry) -> bool:
     return entry.shape.too_large or pool.over_quota(entry.request, entry.shape.total) is not None
-
-
-def _turn_text(line: list[Entry], entry: Entry) -> str:
-    first = next((one for one in line if one.shape.blocked), line[0])
-    if first is entry:
-        return "it is next"
-    return f"it would fit, but a job that needs {need_text(first.shape)} is first in line"
 
 
 def _ahead(entry: Entry) -> Ahead:

@@ -10,7 +10,7 @@ from trackside.schedule.core import Scheduler
 from trackside.schedule.explain import Reasons
 
 EVERY_MS = 60_000  # one event per job in this time
-LOOK_EVERY_MS = 5_000  # all waiting jobs are looked at this often at most
+LOOK_EVERY_MS = 5_000  # all waiting jobs are looked at again this often at most
 SOURCE = "scheduler"
 
 
@@ -22,21 +22,19 @@ class Telling:
         self._looked_ms = 0
 
     def events(self, core: Scheduler, jobs: Sequence[Job], now_ms: int) -> list[Event]:
-        """Return the events to store now."""
-        if 0 <= now_ms - self._looked_ms < LOOK_EVERY_MS:
-            return []
-        self._looked_ms = now_ms
-        reasons = Reasons(core)
+        """Return the events to store now: of jobs new to the queue at once, of the others in time."""
         waiting = [job.id for job in jobs if job.phase is Phase.QUEUED and core.waits(job.id)]
-        told, events = {}, []
-        for job_id in waiting:
+        if 0 <= now_ms - self._looked_ms < LOOK_EVERY_MS:
+            looked_at = [job_id for job_id in waiting if job_id not in self._told]
+        else:
+            looked_at, self._looked_ms = waiting, now_ms
+            self._told = {job_id: self._told[job_id] for job_id in waiting if job_id in self._told}
+        reasons, events = Reasons(core), []
+        for job_id in looked_at:
             code = reasons.code(job_id)
             before, at_ms = self._told.get(job_id, (None, 0))
             if code != before and (before is None or now_ms - at_ms >= EVERY_MS):
                 message = f"waiting: {reasons.text(job_id)}"
                 events.append(Event(job_id=job_id, at_ms=now_ms, message=message, source=SOURCE))
-                told[job_id] = code, now_ms
-            elif before is not None:
-                told[job_id] = before, at_ms
-        self._told = told
+                self._told[job_id] = code, now_ms
         return events
