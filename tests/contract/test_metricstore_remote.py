@@ -302,7 +302,8 @@ def test_names_and_labels_come_back_as_they_were(
         SeriesKey("worker-0", 'a"b\\c{}', 3),
         SeriesKey("worker-0", "loss", None, (("step", "1"),)),
         SeriesKey("worker-0", "loss", None, (("empty", ""), ("job_id", "x"), ("task", "y"), ("über", "ä"))),
-        SeriesKey("worker-0", "loss", None, (("__name__", "n"), ("x_", "1"))),
+        SeriesKey("worker-0", "loss", None, (("__name__", "n"), ("x_", "1\n2"))),
+        SeriesKey("worker-0", "loss", 1, tuple((f"label_{n:02}", "v" * 256) for n in range(32))),
     ]
     remote.append(
         [

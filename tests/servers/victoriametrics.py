@@ -16,6 +16,7 @@ class VictoriaMetricsServer(ServerProcess):
                 f"-httpListenAddr=127.0.0.1:{port}",
                 *(["-dedup.minScrapeInterval=1ms"] if deduplicates else []),
                 "-retentionPeriod=100y",
+                "-maxLabelsPerTimeseries=40",
                 "-memory.allowedBytes=256MB",
                 "-loggerLevel=WARN",
             ]

@@ -1,14 +1,16 @@
-"""Knows which samples are measurements at all."""
+"""Knows which samples are measurements at all: the same that the embedded store takes."""
 
 import math
 
 from trackside.domain.metric import Sample
-
-NAME_CHARS_MAX = 128
-LABEL_CHARS_MAX = 1024
-AT_MS_MAX = 1 << 53  # beyond any clock; what a float still tells exactly
-CARD_MAX = 65_535
-VALUE_MAX = 1e300  # so that a sum of them is still a number
+from trackside.metricstore.intake import (
+    AT_MS_MAX,
+    CARD_MAX,
+    LABEL_CHARS_MAX,
+    LABELS_MAX,
+    NAME_CHARS_MAX,
+    VALUE_MAX,
+)
 
 
 def acceptable(sample: Sample) -> bool:
@@ -20,9 +22,10 @@ def acceptable(sample: Sample) -> bool:
         and 0 <= sample.at_ms < AT_MS_MAX
         and all(0 < len(name) <= NAME_CHARS_MAX and name.isprintable() for name in names)
         and (sample.card is None or 0 <= sample.card <= CARD_MAX)
-        and all(_tellable(name) and _tellable(value) for name, value in sample.labels)
+        and len(sample.labels) <= LABELS_MAX
+        and all(_fits(name) and _fits(value) for name, value in sample.labels)
     )
 
 
-def _tellable(text: str) -> bool:
-    return len(text) <= LABEL_CHARS_MAX and text.isprintable()
+def _fits(text: str) -> bool:
+    return len(text) <= LABEL_CHARS_MAX and not any("\ud800" <= character <= "\udfff" for character in text)
