@@ -5,9 +5,15 @@ The machines are shared and noisy: absolute times mean little, the ratios of one
 
 import sys
 
-from benchmarks import agent_cost, collect, endpoints, runners
+from benchmarks import agent_cost, collect, endpoints, runners, statistics
 
-ALL = {"endpoints": endpoints.run, "runners": runners.run, "agent": agent_cost.run, "collect": collect.run}
+ALL = {
+    "endpoints": endpoints.run,
+    "runners": runners.run,
+    "agent": agent_cost.run,
+    "collect": collect.run,
+    "statistics": statistics.run,
+}
 
 
 def main() -> None:

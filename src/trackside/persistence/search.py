@@ -143,16 +143,18 @@ def jobs(connection: Connection, query: JobQuery, cache: JobCache) -> JobPage:
     """Return one page of jobs and the counts, all of one moment."""
     epoch = cache.epoch  # taken before the snapshot, which begins with the first statement
     counts = _counts(connection, query.project_id)
-    conditions = dict(_conditions(query, _JOB_FILTERS))
-    if conditions.keys() <= {"project_id", "workspace_id"}:
-        matching = sum(counts.values()) if query.workspace_id is None else counts.get(query.workspace_id, 0)
-    elif conditions.keys() <= counters.COUNTED_FIELDS:
+    named = dict(_conditions(query, _JOB_FILTERS))
+    conditions, few = list(named.values()), None
+    if named.keys() <= counters.COUNTED_FIELDS:
         matching = counters.matching(connection, query)
+        if matching <= SORTED_MAX and not named.keys() <= {"project_id", "workspace_id"}:
+            few = _few(connection, query.project_id, conditions)
     else:
-        matching = _visible(connection, query.project_id, list(conditions.values()))
+        few = _few(connection, query.project_id, conditions)
+        matching = _visible(connection, query.project_id, conditions) if few is None else len(few)
     found: tuple[Job, ...] = ()
     if query.offset < matching and query.limit:
-        found = _load(connection, _job_page(query, list(conditions.values()), matching), cache, epoch)
+        found = _load(connection, _job_page(query, conditions, few), cache, epoch)
     return JobPage(jobs=found, matching=matching, total=sum(counts.values()))
 
 
@@ -200,12 +202,20 @@ def _visible(connection: Connection, project_id: ProjectId, conditions: list[Con
     return matching - _matching(connection, schema.jobs, [*conditions, _jobs.number.in_(going)])
 
 
-def _job_page(query: JobQuery, conditions: list[Condition], matching: int) -> Select[Any]:
-    """Return the statement for one page: few matches are found first and then sorted, many are met soon
+def _few(connection: Connection, project_id: ProjectId, conditions: list[Condition]) -> list[int] | None:
+    """Return the numbers of all jobs that match, found in one go; None if they are many."""
+    found = connection.scalars(select(_jobs.number).where(*conditions).limit(SORTED_MAX + 1)).all()
+    if len(found) > SORTED_MAX:
+        return None
+    going = set(connection.scalars(_GOING, {"key": project_id})) if found else set()
+    return [number for number in found if number not in going]
+
+
+def _job_page(query: JobQuery, conditions: list[Condition], few: list[int] | None) -> Select[Any]:
+    """Return the statement for one page: few matches are known already and only sorted, many are met soon
     enough by walking along the order's index."""
-    if matching <= SORTED_MAX:
-        numbers = select(_jobs.number).where(*conditions)
-        conditions = [_jobs.project_id == query.project_id, _jobs.number.in_(numbers)]
+    if few is not None:
+        conditions = [_jobs.project_id == query.project_id, _jobs.number.in_(few)]
     page = select(_jobs.id, _jobs.revision).where(*conditions, not_(_jobs.deleting))
     return _paged(page.order_by(*_order(query)), query)
 
