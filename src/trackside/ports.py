@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from trackside.domain.event import Event
 from trackside.domain.exchange import Orders, Report
@@ -291,6 +291,17 @@ class MetricStore(Protocol):
 
     def forget(self, job_id: JobId) -> None:
         """Drop all samples of a job."""
+        ...
+
+
+@runtime_checkable
+class LatestOfMetric(Protocol):
+    """What a metric store may offer besides: the newest values of one metric, without reading the others."""
+
+    def latest_of(
+        self, metric: str, job_ids: Sequence[JobId], *, since_ms: int
+    ) -> dict[JobId, dict[SeriesKey, tuple[int, float]]]:
+        """Return the newest sample (time, value) of every series of a metric that has one since then."""
         ...
 
 

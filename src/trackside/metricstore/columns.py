@@ -4,6 +4,7 @@ Decimals with few digits, which is what sensors report, are kept as whole number
 series) is kept as what it is off from its median, or from the number before, whichever is less.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +18,11 @@ Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
 
 DECIMALS_MAX = 6
-BINARY = 127  # instead of decimals: the segment is kept as binary floating point
-DIFFERENCES = 128  # added to the decimals: the segment is kept as differences
+BINARY = 7  # instead of decimals: the segment is kept as binary floating point
+DIFFERENCES = 8  # added to the decimals: the segment is kept as differences
+WIDTH_BITS = 4  # above them: how wide its numbers are, so that like are packed with like
+WIDTHS = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 13.0, 16.0, 24.0])  # in bits
+WIDTHS_FROM = 2048  # numbers; of fewer it is not worth it
 WHOLE_MAX = float(1 << 53)  # up to here a float tells whole numbers apart
 
 _SMALL = ChunkConfig()
@@ -86,15 +90,12 @@ def pack_values(values: Floats, decimals: Bytes, parts: Segments) -> list[bytes]
     """Return four sections: how each segment is kept, where each begins, the whole numbers, the binary."""
     binary = decimals == BINARY
     if not binary.any():
-        kinds, bases, rest = _centred(_scaled(values, parts.spread(decimals)), decimals, parts)
-        return [kinds.tobytes(), pack(bases), _packed(rest, _CENTRED), b""]
+        return [*_pack_whole(values, decimals, parts), b""]
     of_each = parts.spread(binary)
     kinds, whole = decimals.copy(), [b"", b""]
     if not binary.all():
-        some = parts.where(~binary)
-        scaled = _scaled(values[~of_each], some.spread(decimals[~binary]))
-        kinds[~binary], bases, rest = _centred(scaled, decimals[~binary], some)
-        whole = [pack(bases), _packed(rest, _CENTRED)]
+        own, *whole = _pack_whole(values[~of_each], decimals[~binary], parts.where(~binary))
+        kinds[~binary] = np.frombuffer(own, np.uint8)
     return [kinds.tobytes(), *whole, pack(values[of_each])]
 
 
@@ -103,54 +104,70 @@ def unpack_values(sections: list[bytes], parts: Segments) -> Floats:
     kinds = np.frombuffer(sections[0], np.uint8)
     binary = kinds == BINARY
     if not binary.any():
-        return _decentred(kinds, sections[1], sections[2], parts)
+        return _unpack_whole(kinds, sections[1], sections[2], parts)
     of_each = parts.spread(binary)
     values = np.empty(len(of_each))
     if not binary.all():
-        values[~of_each] = _decentred(kinds[~binary], sections[1], sections[2], parts.where(~binary))
+        values[~of_each] = _unpack_whole(kinds[~binary], sections[1], sections[2], parts.where(~binary))
     values[of_each] = unpack_floats(sections[3])
     return values
 
 
-def _scaled(values: Floats, decimals: npt.NDArray[Any]) -> Ints:
-    scaled: Ints = np.rint(values * _POWERS[decimals]).astype(np.int64)
-    return scaled
-
-
-def _centred(whole: Ints, decimals: Bytes, parts: Segments) -> tuple[Bytes, Ints, Ints]:
-    """Return kind and base of each segment, and what its numbers are off by."""
-    ends = parts.starts + parts.sizes
-    middles = np.array(
-        [
-            np.partition(whole[a:b], (b - a) // 2)[(b - a) // 2]
-            for a, b in zip(parts.starts, ends, strict=True)
-        ],
-        np.int64,
-    )
-    off = whole - parts.spread(middles)
+def _pack_whole(values: Floats, decimals: Bytes, parts: Segments) -> list[bytes]:
+    """Return kinds, bases, and what the numbers are off from them, in as many columns as there are widths."""
+    whole: Ints = np.rint(values * parts.spread(_POWERS[decimals])).astype(np.int64)
+    off, middles = _from_middles(whole, parts)
     steps = np.diff(whole, prepend=0)
     steps[parts.starts] = 0
-    costs = [np.add.reduceat(np.log2(1.0 + np.abs(one)), parts.starts) for one in (off, steps)]
-    stepped = costs[1] < costs[0]
-    kinds = decimals + np.where(stepped, DIFFERENCES, 0).astype(np.uint8)
+    bits = [np.add.reduceat(np.log2(1.0 + np.abs(one)), parts.starts) for one in (off, steps)]
+    stepped = bits[1] < bits[0]
+    rest = np.where(parts.spread(stepped), steps, off)
+    widths = np.zeros(len(parts), np.uint8)
+    if len(rest) >= WIDTHS_FROM:
+        widths = np.searchsorted(WIDTHS, np.minimum(*bits) / parts.sizes).astype(np.uint8)
+    kinds = decimals | np.where(stepped, DIFFERENCES, 0).astype(np.uint8) | (widths << WIDTH_BITS)
     bases = np.where(stepped, whole[parts.starts], middles)
-    return kinds, bases, np.where(parts.spread(stepped), steps, off)
+    present = np.unique(widths)
+    packed = [_packed(rest[where], _CENTRED) for where in _of_widths(present, widths, parts)]
+    lengths = np.array([len(one) for one in packed], "<u4").tobytes()
+    return [kinds.tobytes(), pack(bases), b"".join([lengths, *packed])]
 
 
-def _decentred(kinds: Bytes, bases: bytes, rest: bytes, parts: Segments) -> Floats:
-    whole = unpack_ints(rest)
-    stepped = kinds >= DIFFERENCES
+def _unpack_whole(kinds: Bytes, bases: bytes, rest: bytes, parts: Segments) -> Floats:
+    widths: Bytes = kinds >> np.uint8(WIDTH_BITS)
+    present = np.unique(widths)
+    lengths = np.frombuffer(rest, "<u4", len(present)).tolist()
+    whole = np.empty(int(parts.sizes.sum()), np.int64)
+    at = 4 * len(lengths)
+    for length, where in zip(lengths, _of_widths(present, widths, parts), strict=True):
+        whole[where] = unpack_ints(rest[at : at + length])
+        at += length
+    stepped = (kinds & DIFFERENCES) > 0
     if stepped.any():
         run = np.cumsum(whole)
         run -= parts.spread(run[parts.starts])  # the first difference of a segment is nothing
         whole = run if stepped.all() else np.where(parts.spread(stepped), run, whole)
-    whole = whole + parts.spread(unpack_ints(bases))
-    decimals = kinds & (DIFFERENCES - 1)
-    if (decimals == decimals[0]).all():
-        values: Floats = whole / _POWERS[decimals[0]]
-    else:
-        values = whole / parts.spread(_POWERS[decimals])
+    whole += parts.spread(unpack_ints(bases))
+    values: Floats = whole / parts.spread(_POWERS[kinds & BINARY])
     return values
+
+
+def _from_middles(whole: Ints, parts: Segments) -> tuple[Ints, Ints]:
+    """Return what each number is off from the median of its segment, and the medians."""
+    middles = np.empty(len(parts), np.int64)
+    for index, (start, size) in enumerate(zip(parts.starts.tolist(), parts.sizes.tolist(), strict=True)):
+        middles[index] = np.partition(whole[start : start + size], size // 2)[size // 2]
+    return whole - parts.spread(middles), middles
+
+
+def _of_widths(present: Bytes, widths: Bytes, parts: Segments) -> Iterator[slice | Bools]:
+    """Yield where the numbers of each width stand."""
+    if len(present) == 1:
+        yield slice(None)
+        return
+    of_each = parts.spread(widths)
+    for width in present:
+        yield of_each == width
 
 
 def _packed(column: npt.NDArray[Any], config: ChunkConfig) -> bytes:

@@ -11,8 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-FORMAT = 2  # 1 was one row per sample
+from trackside.domain.errors import Invalid
+
+FORMAT = 3  # 2 was never released, 1 was one row per sample
 BUSY_MS_MAX = 10_000  # how long to wait for another process that has the file
+PAGE_BYTES = 2048  # half a page is lost per block
 WAL_BYTES_KEPT = 16 * 1024 * 1024
 
 _SCHEMA = """
@@ -30,7 +33,7 @@ CREATE TABLE series_group (
 );
 CREATE INDEX group_by_job ON series_group (job);
 CREATE TABLE tail (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    seq INTEGER PRIMARY KEY,
     data BLOB NOT NULL
 );
 CREATE TABLE raw (
@@ -123,9 +126,13 @@ def format_of(path: Path) -> int:
 
 
 def _prepare(writer: sqlite3.Connection) -> None:
+    writer.execute(f"PRAGMA page_size = {PAGE_BYTES}")
     writer.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only heeded before the first table
     writer.execute("PRAGMA journal_mode = WAL")
     writer.execute("PRAGMA synchronous = FULL")
     writer.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
-    if writer.execute("PRAGMA user_version").fetchone() == (0,):
+    (version,) = writer.execute("PRAGMA user_version").fetchone()
+    if version > FORMAT:
+        raise Invalid(f"the metrics file is of format {version}; this program knows formats up to {FORMAT}")
+    if version == 0:
         writer.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")

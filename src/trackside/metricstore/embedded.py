@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,6 +51,15 @@ class _Entry:
     samples: Sequence[Sample]
     done: bool = False
     error: BaseException | None = None
+
+
+class Extremes(NamedTuple):
+    """What the samples of a step come to; lowest and highest are not numbers where they were lost."""
+
+    mean: float
+    low: float
+    high: float
+    samples: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,14 +172,41 @@ class EmbeddedMetricStore:
         }
 
     def latest(
-        self, job_ids: Sequence[JobId], *, metric: str | None = None, since_ms: int
+        self, job_ids: Sequence[JobId], *, since_ms: int
     ) -> dict[JobId, dict[SeriesKey, tuple[int, float]]]:
         """Return the newest sample (time, value) of every series that has one since then."""
+        return self._latest(job_ids, None, since_ms)
+
+    def latest_of(
+        self, metric: str, job_ids: Sequence[JobId], *, since_ms: int
+    ) -> dict[JobId, dict[SeriesKey, tuple[int, float]]]:
+        """Return the newest sample (time, value) of every series of a metric that has one since then."""
+        return self._latest(job_ids, metric, since_ms)
+
+    def extremes(
+        self,
+        job_id: JobId,
+        *,
+        task: str | None,
+        metric: str | None = None,
+        start_ms: int,
+        end_ms: int,
+        step_ms: int,
+    ) -> dict[SeriesKey, dict[int, Extremes]]:
+        """Return, per series, what the samples of each step come to, lowest and highest included."""
+        window = _window(start_ms, end_ms, step_ms)
+        answer = self._reading.cells(job_id, task=task, metric=metric, window=window, extremes=True)
+        if answer is None:
+            return {}
+        cells = answer.cells
+        assert cells.low is not None, "they were asked for"
+        assert cells.high is not None, "they were asked for"
+        steps = (cells.steps * window.step_ms).tolist()
+        columns = (cells.total / cells.count, cells.low, cells.high, cells.count)
+        told = [Extremes(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
         return {
-            JobId(job): dict(
-                zip(keys, zip(found.at_ms.tolist(), found.values.tolist(), strict=True), strict=True)
-            )
-            for job, keys, found in self._reading.newest(job_ids, metric, _clamped(since_ms))
+            key: dict(zip(steps[first:last], told[first:last], strict=True))
+            for key, first, last in _ranges(answer)
         }
 
     def revision(self, job_id: JobId) -> int:
@@ -214,6 +251,16 @@ class EmbeddedMetricStore:
         if self._house.thread is not None:
             self._house.thread.join()
         self._database.close()
+
+    def _latest(
+        self, job_ids: Sequence[JobId], metric: str | None, since_ms: int
+    ) -> dict[JobId, dict[SeriesKey, tuple[int, float]]]:
+        return {
+            JobId(job): dict(
+                zip(keys, zip(found.at_ms.tolist(), found.values.tolist(), strict=True), strict=True)
+            )
+            for job, keys, found in self._reading.newest(job_ids, metric, _clamped(since_ms))
+        }
 
     def _commit(self) -> None:
         """Commit what waits, together; the lock is held."""

@@ -1,7 +1,7 @@
 """Knows which number stands for which series; knows no samples.
 
-Series of one job stand in groups: the first few together, later ones with those of the same metric, because
-one metric of all tasks is what is asked for most. A group's names are one small sealed blob.
+Series of one job stand in groups: the first ones as they come, later ones with those of the same metric,
+because one metric of all tasks is what is asked for most. A group's names are one small sealed blob.
 """
 
 import json
@@ -14,7 +14,7 @@ from operator import attrgetter
 from trackside.domain.metric import Sample
 from trackside.metricstore import sealed
 from trackside.metricstore.damage import Damage
-from trackside.metricstore.layout import GROUP_BITS, GROUP_SIZE, MIXED_SIZE, SPAN_MS
+from trackside.metricstore.layout import GROUP_BITS, GROUP_SIZE, MIXED_GROUPS, SPAN_MS
 from trackside.ports import SeriesKey
 
 SERIES_CACHED_MAX = 200_000
@@ -92,27 +92,28 @@ class Names:
 
 
 class _Places:
-    """Where new series of a job go: the mixed group while it has room, then that of their metric."""
+    """Where new series of a job go: the mixed groups while there is room, then those of their metric."""
 
     def __init__(self, writer: sqlite3.Connection, job: int, groups: dict[int, list[SeriesKey]]) -> None:
         self._writer = writer
         self._job = job
         self._groups = groups
         self._changed: set[int] = set()
-        self._mixed = next(iter(groups), None)  # a job's first group
-        self._of_metric = {names[-1].metric: group for group, names in groups.items() if group != self._mixed}
+        self._mixed = list(groups)[:MIXED_GROUPS]
+        later = list(groups)[MIXED_GROUPS:]
+        self._of_metric = {groups[group][-1].metric: group for group in later}
 
     def put(self, name: SeriesKey) -> int:
         """Return the number of a new series."""
-        if self._mixed is None:
-            self._mixed = self._open()
-        if len(self._groups[self._mixed]) < MIXED_SIZE:
-            group = self._mixed
-        else:
-            found = self._of_metric.get(name.metric)
-            if found is None or len(self._groups[found]) >= GROUP_SIZE:
-                found = self._of_metric[name.metric] = self._open()
-            group = found
+        group = self._mixed[-1] if self._mixed else None
+        if self._full(group) and len(self._mixed) < MIXED_GROUPS:
+            group = self._open()
+            self._mixed.append(group)
+        elif self._full(group):
+            group = self._of_metric.get(name.metric)
+            if self._full(group):
+                group = self._of_metric[name.metric] = self._open()
+        assert group is not None, "a full group was replaced"
         self._changed.add(group)
         self._groups[group].append(name)
         return group << GROUP_BITS | (len(self._groups[group]) - 1)
@@ -123,6 +124,9 @@ class _Places:
             "UPDATE series_group SET names = ? WHERE id = ?",
             [(_packed(group, self._groups[group]), group) for group in sorted(self._changed)],
         )
+
+    def _full(self, group: int | None) -> bool:
+        return group is None or len(self._groups[group]) >= GROUP_SIZE
 
     def _open(self) -> int:
         group = self._writer.execute(

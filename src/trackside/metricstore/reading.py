@@ -7,7 +7,7 @@ as there are raw samples.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -117,9 +117,31 @@ class Reading:
         counted = _spans_to_count(blocks, recent, window, spans if extremes else ())
         exact = _exact(blocks.raw(groups, sorted(counted)), ids, recent, window, extremes=extremes)
         rolled = blocks.rollups(groups, [span for span in spans if span not in counted], extremes=extremes)
-        step = window.step_ms // MINUTE_MS
-        parts = [_binned(row, rollup, ids, (first, last), step, extremes=extremes) for row, rollup in rolled]
+        steps = _Steps(first, last, window.step_ms // MINUTE_MS)
+        parts = [_binned(row, rollup, ids, steps, extremes=extremes) for row, rollup in rolled]
         return combined([exact, *(part for part in parts if part is not None)])
+
+
+@dataclass(slots=True, eq=False)
+class _Steps:
+    """Which minutes of a span are wanted, which steps they are of, and where each step begins."""
+
+    first: int  # minute
+    last: int  # minute, left out
+    minutes: int  # of a step
+    _of: dict[int, tuple[slice, Ints, Ints]] = field(default_factory=dict)
+
+    def of(self, span: int) -> tuple[slice, Ints, Ints]:
+        """Return minutes, beginnings among them, and numbers of the steps of a span."""
+        known = self._of.get(span)
+        if known is None:
+            start = span * SPAN_MINUTES
+            inside = slice(max(self.first - start, 0), min(self.last - start, SPAN_MINUTES))
+            number, begins = np.unique(
+                np.arange(start + inside.start, start + inside.stop) // self.minutes, return_index=True
+            )
+            known = self._of[span] = (inside, begins, number)
+        return known
 
 
 def _spans_to_count(blocks: Blocks, recent: Samples, window: Window, others: Sequence[int]) -> set[int]:
@@ -153,27 +175,20 @@ def _slots(ids: Ints, group: int) -> Ints:
     return ids[first:last] & (GROUP_SIZE - 1)
 
 
-def _binned(
-    row: int, rollup: Rollup, ids: Ints, minutes: tuple[int, int], step: int, *, extremes: bool
-) -> Cells | None:
-    """Return the wanted part of a rollup in steps of so many minutes."""
-    start = block_span(row) * SPAN_MINUTES
-    inside = slice(max(minutes[0] - start, 0), min(minutes[1] - start, SPAN_MINUTES))
+def _binned(row: int, rollup: Rollup, ids: Ints, steps: _Steps, *, extremes: bool) -> Cells | None:
+    """Return the wanted part of a rollup in steps."""
+    inside, starts, numbers = steps.of(block_span(row))
     wanted = np.zeros(GROUP_SIZE, np.bool_)
     wanted[_slots(ids, block_group(row))] = True
     rows = np.flatnonzero(wanted[rollup.slots])
     if not len(rows):
         return None
-    steps = np.arange(start + inside.start, start + inside.stop) // step
-    starts = np.flatnonzero(np.diff(steps, prepend=-1))
-    count = np.add.reduceat(rollup.count[rows, inside], starts, axis=1)
+    count, total = rollup.count[rows, inside], rollup.total[rows, inside]
+    if len(starts) < count.shape[1]:
+        count, total = np.add.reduceat(count, starts, axis=1), np.add.reduceat(total, starts, axis=1)
     where = np.nonzero(count)
-    cells = Cells(
-        ids=((block_group(row) << GROUP_BITS) + rollup.slots[rows].astype(np.int64))[where[0]],
-        steps=steps[starts][where[1]],
-        count=count[where],
-        total=np.add.reduceat(rollup.total[rows, inside], starts, axis=1)[where],
-    )
+    own = (block_group(row) << GROUP_BITS) + rollup.slots[rows].astype(np.int64)
+    cells = Cells(own[where[0]], numbers[where[1]], count[where], total[where])
     if not extremes:
         return cells
     absent = rollup.count[rows, inside] == 0

@@ -10,15 +10,15 @@ from trackside.metricstore.samples import Samples
 
 def append(writer: sqlite3.Connection, samples: Samples) -> None:
     """Add samples, in the caller's transaction."""
-    seq = last_seq(writer) + 1
+    seq = last_seq(writer) + 1  # a number may come again once its row is gone: nothing refers to it
     parts = [columns.pack(column, quick=True) for column in (samples.ids, samples.at_ms, samples.values)]
     writer.execute("INSERT INTO tail (seq, data) VALUES (?, ?)", (seq, sealed.seal(sealed.TAIL, seq, parts)))
 
 
 def last_seq(connection: sqlite3.Connection) -> int:
-    """Return the number of the last row ever added."""
-    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'tail'").fetchone()
-    return int(row[0]) if row else 0
+    """Return the number of the last row."""
+    (seq,) = connection.execute("SELECT max(seq) FROM tail").fetchone()
+    return int(seq or 0)
 
 
 def cut(writer: sqlite3.Connection, through: int) -> None:

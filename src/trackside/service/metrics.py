@@ -1,12 +1,13 @@
 """Knows how samples become what callers see: the one-minute grid of a task."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trackside.domain.errors import TaskNotFound
 from trackside.domain.identity import Caller
-from trackside.domain.job import Job, Task, task_names
+from trackside.domain.job import Job, JobId, Task, task_names
 from trackside.domain.metric import MINUTE_MS, Metric, minute_grid
-from trackside.ports import Clock, MetricStore, SeriesKey
+from trackside.ports import Clock, LatestOfMetric, MetricStore, SeriesKey
 from trackside.service.jobs import Jobs
 
 
@@ -59,6 +60,19 @@ class Metrics:
         return self._store.means(
             job.id, task=task, metric=metric, start_ms=start_ms, end_ms=end_ms, step_ms=step_ms
         )
+
+    def latest(
+        self, caller: Caller, job_ids: Sequence[str], *, metric: str, since_ms: int
+    ) -> dict[JobId, dict[SeriesKey, tuple[int, float]]]:
+        """Return the newest value of a metric, since then, of every series of some jobs."""
+        ids = [self._jobs.show(caller, job_id).id for job_id in job_ids]
+        if isinstance(self._store, LatestOfMetric):
+            return self._store.latest_of(metric, ids, since_ms=since_ms)
+        found = self._store.latest(ids, since_ms=since_ms)
+        return {
+            job_id: {key: value for key, value in newest.items() if key.metric == metric}
+            for job_id, newest in found.items()
+        }
 
     def revision(self, caller: Caller, job_id: str, task_name: str) -> tuple[int, ...]:
         """Return a value that differs whenever `minutes` would answer something else."""

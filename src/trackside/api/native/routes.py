@@ -14,6 +14,7 @@ from trackside.ports import JobQuery, Node
 PREFIX = "/api/trackside/v1"
 JOBS_PER_PAGE_MAX = 500
 POINTS_MAX = 11_000
+LATEST_JOBS_MAX = 1_000
 RAW_MS_MAX = 3_600_000  # of single samples at once: a series seldom has one every second
 
 
@@ -39,6 +40,24 @@ class SeriesList(msgspec.Struct, frozen=True, kw_only=True):
     """The series of a job."""
 
     series: list[Series]
+
+
+class LatestValue(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest sample of a series."""
+
+    job_id: str
+    task: str
+    card: int | None
+    labels: tuple[tuple[str, str], ...]
+    at_ms: int
+    value: float
+
+
+class LatestList(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest samples of a metric."""
+
+    metric: str
+    values: list[LatestValue]
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,6 +189,20 @@ async def show_series(call: Call) -> SeriesList:
     return SeriesList(series=series)
 
 
+async def list_latest(call: Call) -> LatestList:
+    """Return the newest value of a metric of every task of some jobs."""
+    metric, jobs = call.query_one("metric") or "", call.query.get("job_id", [])
+    if len(jobs) > LATEST_JOBS_MAX:
+        raise Invalid(f"at most {LATEST_JOBS_MAX:,} jobs may be asked for at once, not {len(jobs):,}")
+    found = call.services.metrics.latest(call.caller, jobs, metric=metric, since_ms=_number(call, "since_ms"))
+    values = [
+        LatestValue(job_id=job_id, task=key.task, card=key.card, labels=key.labels, at_ms=at_ms, value=value)
+        for job_id, newest in found.items()
+        for key, (at_ms, value) in newest.items()
+    ]
+    return LatestList(metric=metric, values=values)
+
+
 async def list_users(call: Call) -> UserList:
     """List users without their secrets."""
     users = await call.services.users.list()
@@ -272,6 +305,20 @@ def operations(nodes: Callable[[], Sequence[Node]]) -> tuple[Operation, ...]:
                 Param(name="end_ms", type=int, required=True, minimum=0, maximum=2**53),
                 Param(name="step_ms", type=int, minimum=1000, maximum=86_400_000),
                 Param(name="raw", type=bool, description="every sample as it was measured"),
+            ),
+        ),
+        Operation(
+            name="ListLatest",
+            method="GET",
+            path=f"{PREFIX}/latest",
+            action="trackside:job:get",
+            handler=list_latest,
+            summary="Return the newest value of a metric of every task of some jobs",
+            response=LatestList,
+            query=(
+                Param(name="job_id", repeated=True, required=True, max_length=128),
+                Param(name="metric", required=True, max_length=128),
+                Param(name="since_ms", type=int, required=True, minimum=0, maximum=2**53),
             ),
         ),
         Operation(

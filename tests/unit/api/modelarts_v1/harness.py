@@ -52,7 +52,13 @@ class Api:
         self, data_dir: Path, *, engines: tuple[EngineSetting, ...] = ENGINES, images: str = "lenient"
     ) -> None:
         settings = Settings(
-            data_dir=str(data_dir), run_agent=False, flavors=FLAVORS, engines=engines, images=images
+            data_dir=str(data_dir),
+            run_agent=False,
+            flavors=FLAVORS,
+            engines=engines,
+            images=images,
+            metrics_raw_days=36_500,  # the documented examples are years old
+            metrics_rollup_days=36_500,
         )
         self._runner = asyncio.Runner()
         self.parts: Parts = build(settings)
