@@ -142,8 +142,8 @@ def build(settings: Settings) -> Parts:
         engine,
         clock,
         forget=_forgetter(data_dir, stores, metric_store, log_store),
-        pools=lambda: pools.all(),
-        closed_nodes=lambda: pools.closed_nodes(),
+        pools=lambda: pools.all(),  # noqa: PLW0108 - made below: each of the two needs the other
+        closed_nodes=lambda: pools.closed_nodes(),  # noqa: PLW0108
     )
     pools = Pools(
         store=stores.pools,
@@ -152,6 +152,7 @@ def build(settings: Settings) -> Parts:
         nodes=engine.nodes,
         clock=clock,
         changed=supervisor.wake,
+        line=supervisor.line,
         default_policy=QueuePolicy(settings.queue_policy),
     )
     jobs = Jobs(

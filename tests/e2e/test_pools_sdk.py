@@ -385,12 +385,13 @@ def test_workloads_are_told_with_their_place_in_the_queue(client: Any, open_dir:
     wait_until(client, running, "Running")
     waiting = [submit(client, pool, "true", name=f"waits-{place}") for place in (1, 2)]
     urgent = submit(client, pool, "true", name="urgent", priority=3)
-    found = {one.uid: one for one in workloads(client, pool)}
-    assert {job: found[job].pending_position for job in (urgent, *waiting)} == {
-        urgent: 1,
-        waiting[0]: 2,
-        waiting[1]: 3,
-    }
+    in_line = {urgent: 1, waiting[0]: 2, waiting[1]: 3}
+
+    def look() -> dict[str, Any] | None:
+        found = {one.uid: one for one in workloads(client, pool)}
+        return found if {job: found[job].pending_position for job in in_line} == in_line else None
+
+    found = eventually(look, "the queue is not in order")
     held = found[running]
     assert (held.status, held.type, held.job_name, held.priority) == ("Running", "train", "runs", "1")
     assert held.pending_position is None
@@ -508,8 +509,10 @@ def test_more_is_asked_than_there_is_and_the_statistics_hold_at_every_step(
                 training_job_id=jobs[3], body={"spec": {"schedule_policy": {"priority": 2}}}
             )
         )
-        (first, *_) = sorted(workloads(client, pool, status="Queue"), key=lambda one: one.pending_position)
-        assert first.uid == jobs[3]
+        eventually(
+            lambda: {one.uid: one.pending_position for one in workloads(client, pool)}[jobs[3]] == 1,
+            "the job of higher priority is not the first",
+        )
 
         gates[5].touch()
         wait_until(client, urgent, "Completed")

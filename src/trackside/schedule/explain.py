@@ -87,6 +87,11 @@ class Reasons:
             return "it is next"
         return f"it would fit, but a job that needs {need_text(first.shape)} is first in line"
 
+    def line(self, pool_id: str) -> list[JobId]:
+        """Return all who wait in a pool, next to start first."""
+        pool = self._books.pools.get(pool_id)
+        return [] if pool is None else [entry.request.job_id for entry in self._line(pool)]
+
     def _found(self, job_id: JobId) -> tuple[Entry, PoolState]:
         entry = self._books.waiting[job_id]
         return entry, self._books.pools[entry.request.pool_id]
@@ -101,16 +106,10 @@ class Reasons:
         """Return all who wait, in the order in which they would be looked at now."""
         if pool.id in self._lines:
             return self._lines[pool.id]
-        shares = pool.shares
         line = self._lines[pool.id] = sorted(
             pool.entries(),
-            key=lambda one: (
-                one.request.job_id not in pool.claims,  # who has a promise is past the line
-                -one.priority,
-                one.age[0],
-                shares.get(one.request.project_id, 0),
-                one.age,
-            ),
+            # Who has a promise is past the line.
+            key=lambda one: (one.request.job_id not in pool.claims, pool.order_key(one)),
         )
         return line
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from trackside.domain.errors import Invalid, NameTaken, NotFound, PoolNotFound
 from trackside.domain.identity import Caller
-from trackside.domain.job import DEFAULT_POOL, Job, JobSpec, NodeId
+from trackside.domain.job import DEFAULT_POOL, Job, JobId, JobSpec, NodeId
 from trackside.domain.phase import Phase
 from trackside.domain.pool import Pool, QueuePolicy
 from trackside.domain.resources import Capacity
@@ -58,6 +58,7 @@ class Pools:
         nodes: Nodes,
         clock: Clock,
         changed: Callable[[], None],
+        line: Callable[[str], Sequence[JobId]] = lambda _: (),
         default_policy: QueuePolicy = QueuePolicy.FIFO,
     ) -> None:
         self._store = store
@@ -66,6 +67,7 @@ class Pools:
         self._nodes = nodes
         self._clock = clock
         self._told = changed
+        self._line = line  # who waits in a pool, in order, as scheduling sees it
         self._records = {DEFAULT_POOL: default_record(clock.now_ms(), default_policy)}
         self._states: dict[str, NodeState] = {}
         self._changing = asyncio.Lock()  # memory changes in the order of the database
@@ -223,7 +225,10 @@ class Pools:
 
     async def waiting(self, pool_id: str) -> Sequence[Job]:
         """Return the jobs that wait in a pool, of all projects, next to start first."""
-        return queue_order(job for job in await self._jobs.active() if job.spec.pool_id == pool_id)
+        queued = queue_order(job for job in await self._jobs.active() if job.spec.pool_id == pool_id)
+        places = {job_id: place for place, job_id in enumerate(self._line(pool_id))}
+        # Those that scheduling has not heard of yet come last, by priority and age.
+        return sorted(queued, key=lambda job: places.get(job.id, len(places)))
 
     async def running_on(self, caller: Caller, pool_id: str, ips: Sequence[str]) -> Sequence[Job]:
         """Return the caller's jobs of a pool that are not over and have a task on one of the machines."""

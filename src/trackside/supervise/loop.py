@@ -12,7 +12,7 @@ from trackside.domain.pool import Pool
 from trackside.domain.reason import Reason
 from trackside.domain.timing import running_time
 from trackside.ports import Clock, Engine, JobStore, Update
-from trackside.schedule.explain import explain, reasons_of
+from trackside.schedule.explain import Reasons, explain, reasons_of
 from trackside.schedule.values import Decision, Start
 from trackside.supervise.telling import Telling
 from trackside.supervise.watch import Watch
@@ -52,6 +52,10 @@ class Supervisor:
     def explain(self, job_id: JobId) -> PendingReason | None:
         """Say why a job waits, as of the last round; None: it does not wait."""
         return explain(self._watch.core, job_id)
+
+    def line(self, pool_id: str) -> list[JobId]:
+        """Return the jobs that wait in a pool, next to start first, as of the last round."""
+        return Reasons(self._watch.core).line(pool_id)
 
     def reasons(self, job_ids: Iterable[JobId]) -> dict[JobId, Reason]:
         """Say in one sentence each why some jobs wait, those that do."""
