@@ -58,7 +58,8 @@ _BYTES = {
     "G": 10**9,
     "T": 10**12,
 }
-_MEMORY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)([KMGT]i?)?\Z")
+_MEMORY = re.compile(r"([0-9]{1,18})(\.[0-9]{1,6})?([KMGT]i?)?\Z")
+MEMORY_BYTES_MAX = 2**60
 _NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?\Z")
 _QUOTA_KEYS = ("cpu", "memory", "cards")
 
@@ -132,9 +133,11 @@ def parse_quota(place: str, text: str) -> Quota | None:
 def parse_memory(place: str, text: str) -> int:
     """Return an amount of memory in bytes: 512Mi, 8Gi, or a plain number."""
     found = _MEMORY.match(text)
-    if not found:
+    unit = _BYTES[found[3] or ""] if found else 0
+    amount = int(found[1]) * unit + int(float(found[2] or 0) * unit) if found else None
+    if amount is None or amount > MEMORY_BYTES_MAX:
         raise Invalid(f"{place}: {text[:64]!r} is not an amount of memory such as 512Mi or 8Gi")
-    return int(float(found[1]) * _BYTES[found[2] or ""])
+    return amount
 
 
 def _known(key: str) -> bool:
