@@ -262,6 +262,8 @@ class SeriesKey:
 class MetricStore(Protocol):
     """Keeps samples. Appending the same sample twice changes nothing."""
 
+    remote: bool  # whether a query waits for another machine
+
     def append(self, samples: Sequence[Sample]) -> None:
         """Keep samples; they are durable on return."""
         ...

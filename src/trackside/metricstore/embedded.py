@@ -86,6 +86,8 @@ class _Thread:
 class EmbeddedMetricStore:
     """A MetricStore in one file."""
 
+    remote = False
+
     def __init__(
         self,
         path: Path,

@@ -36,6 +36,8 @@ JOBS_PER_QUERY_MAX = 100
 class PrometheusMetricStore:
     """A MetricStore on a server that takes remote write and answers PromQL."""
 
+    remote = True
+
     def __init__(
         self,
         url: str,

@@ -1,7 +1,9 @@
 """Knows how samples become what callers see: the one-minute grid of a task."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
 
 from trackside.domain.errors import TaskNotFound
 from trackside.domain.identity import Caller
@@ -9,6 +11,9 @@ from trackside.domain.job import Job, JobId, Task, task_names
 from trackside.domain.metric import MINUTE_MS, Metric, minute_grid
 from trackside.ports import Clock, LatestOfMetric, MetricStore, SeriesKey
 from trackside.service.jobs import Jobs
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,14 +32,15 @@ class Metrics:
         self._store = store
         self._clock = clock
 
-    def minutes(self, caller: Caller, job_id: str, task_name: str) -> MinuteGrid:
+    async def minutes(self, caller: Caller, job_id: str, task_name: str) -> MinuteGrid:
         """Return the one-minute means of every metric of a task."""
         job = self._jobs.show(caller, job_id)
         span = grid_span(job, task_name, self._clock.now_ms())
         if span is None:
             return MinuteGrid(start_ms=None, values={metric: [] for metric in Metric})
         grid = minute_grid(*span) if span[1] > span[0] else range(0)
-        found = self._store.means(
+        found = await self._ask(
+            self._store.means,
             job.id,
             task=task_name,
             start_ms=span[0] // MINUTE_MS * MINUTE_MS,
@@ -44,7 +50,7 @@ class Metrics:
         values = {metric: _row(found.get(SeriesKey(task_name, metric)), grid) for metric in Metric}
         return MinuteGrid(start_ms=span[0] // MINUTE_MS * MINUTE_MS, values=values)
 
-    def series(
+    async def series(
         self,
         caller: Caller,
         job_id: str,
@@ -57,22 +63,34 @@ class Metrics:
     ) -> dict[SeriesKey, dict[int, float]]:
         """Return the means of each step that has samples, for every series that is asked for."""
         job = self._jobs.show(caller, job_id)
-        return self._store.means(
-            job.id, task=task, metric=metric, start_ms=start_ms, end_ms=end_ms, step_ms=step_ms
+        return await self._ask(
+            self._store.means,
+            job.id,
+            task=task,
+            metric=metric,
+            start_ms=start_ms,
+            end_ms=end_ms,
+            step_ms=step_ms,
         )
 
-    def latest(
+    async def latest(
         self, caller: Caller, job_ids: Sequence[str], *, metric: str, since_ms: int
     ) -> dict[JobId, dict[SeriesKey, tuple[int, float]]]:
         """Return the newest value of a metric, since then, of every series of some jobs."""
         ids = [self._jobs.show(caller, job_id).id for job_id in job_ids]
         if isinstance(self._store, LatestOfMetric):
-            return self._store.latest_of(metric, ids, since_ms=since_ms)
-        found = self._store.latest(ids, since_ms=since_ms)
+            return await self._ask(self._store.latest_of, metric, ids, since_ms=since_ms)
+        found = await self._ask(self._store.latest, ids, since_ms=since_ms)
         return {
             job_id: {key: value for key, value in newest.items() if key.metric == metric}
             for job_id, newest in found.items()
         }
+
+    async def _ask(self, query: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a query here if it only reads a file, and beside the event loop if it waits for a machine."""
+        if self._store.remote:
+            return await asyncio.to_thread(query, *args, **kwargs)
+        return query(*args, **kwargs)
 
     def revision(self, caller: Caller, job_id: str, task_name: str) -> tuple[int, ...]:
         """Return a value that differs whenever `minutes` would answer something else."""

@@ -108,7 +108,7 @@ async def list_versions(call: Call) -> VersionList:
         job_desc=newest.spec.description,
         version_count=len(found),
         versions=[
-            listed(job, catalog, metrics=_system_metrics(call, job, now_ms, most), now_ms=now_ms)
+            listed(job, catalog, metrics=await _system_metrics(call, job, now_ms, most), now_ms=now_ms)
             for job in shown
         ],
     )
@@ -129,7 +129,7 @@ async def list_all_versions(call: Call) -> Overview:
 async def show_version(call: Call) -> VersionDetail:
     """Tell everything of a version."""
     job, now_ms = version(call), _now_ms()
-    metrics = _system_metrics(call, job, now_ms, TASK_MINUTES_MAX)
+    metrics = await _system_metrics(call, job, now_ms, TASK_MINUTES_MAX)
     return detail(job, call.services.catalog, metrics=metrics, now_ms=now_ms)
 
 
@@ -160,11 +160,11 @@ async def delete_job(call: Call) -> Answer:
     return Answer()
 
 
-def _system_metrics(call: Call, job: Job, now_ms: int, task_minutes_max: int) -> SystemMetrics:
+async def _system_metrics(call: Call, job: Job, now_ms: int, task_minutes_max: int) -> SystemMetrics:
     steps, interval = job_steps(job, now_ms, task_minutes_max=task_minutes_max)
     if not steps:
         return system_metrics({}, steps, interval)
-    found = call.services.metrics.series(
+    found = await call.services.metrics.series(
         call.caller,
         job.id,
         task=None,

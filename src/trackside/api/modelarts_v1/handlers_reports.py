@@ -72,12 +72,12 @@ async def show_pod_metrics(call: Call) -> Statistic:
     names, each = _asked(call)
     job = version(call)
     task = task_of(job, call.path["pod_name"])
-    grid = call.services.metrics.minutes(call.caller, job.id, task)
+    grid = await call.services.metrics.minutes(call.caller, job.id, task)
     shown: list[Series] = []
     for name in names:
         means = grid.values[METRIC_OF[name].metric]
         if each and METRIC_OF[name].per_card:
-            shown += _each_card(call, job, task, name, grid)
+            shown += await _each_card(call, job, task, name, grid)
         else:
             shown.append(series(name, means))
     return Statistic(metrics=shown)
@@ -92,7 +92,7 @@ def show_node_metrics(nodes: Nodes) -> Callable[[Call], Awaitable[Statistic]]:
         minutes = window(time.time_ns() // 1_000_000)
         use = NodeUse(_node(pool, nodes(), call.path["node_ip"]), minutes)
         for job in await _recent_jobs(call, pool.id, minutes.start):
-            found = call.services.metrics.series(
+            found = await call.services.metrics.series(
                 call.caller,
                 job.id,
                 task=None,
@@ -129,7 +129,7 @@ def _for_training(call: Call) -> bool:
     return one_of("job_type", call.query_one("job_type") or "train", JOB_TYPES) == "train"
 
 
-def _each_card(call: Call, job: Job, task: str, name: str, grid: MinuteGrid) -> list[Series]:
+async def _each_card(call: Call, job: Job, task: str, name: str, grid: MinuteGrid) -> list[Series]:
     """Return a metric card by card: of the cards the task held, also those that said nothing."""
     metric = METRIC_OF[name].metric
     cards = {card for run in (*job.past_tasks, *job.tasks) if run.name == task for card in run.cards}
@@ -137,7 +137,7 @@ def _each_card(call: Call, job: Job, task: str, name: str, grid: MinuteGrid) -> 
     minutes = range(0)
     if grid.start_ms is not None:
         minutes = range(grid.start_ms, grid.start_ms + len(grid.values[metric]) * MINUTE_MS, MINUTE_MS)
-        found = call.services.metrics.series(
+        found = await call.services.metrics.series(
             call.caller,
             job.id,
             task=task,

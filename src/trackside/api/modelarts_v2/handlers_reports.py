@@ -38,7 +38,8 @@ async def show_metrics(call: Call) -> Raw:
     version = service.revision(call.caller, job_id, task)
     content = render.cached_metrics((job_id, task), version)
     if content is None:
-        content = render.metrics((job_id, task), version, service.minutes(call.caller, job_id, task))
+        grid = await service.minutes(call.caller, job_id, task)
+        content = render.metrics((job_id, task), version, grid)
     return Raw(content=content)
 
 

@@ -117,7 +117,7 @@ async def show_monitor(call: Call) -> MonitorAnswer:
     asked = steps(call.query_one("time_range") or DEFAULT_RANGE, call.query_one("period") or "60", _now_ms())
     monitor = PoolMonitor(record.id, call.services.pools.capacity(record), asked)
     for job in await _recent_jobs(call, record.id, asked.start):
-        means = call.services.metrics.series(
+        means = await call.services.metrics.series(
             call.caller, job.id, task=None, start_ms=asked.start, end_ms=asked.stop, step_ms=MINUTE_MS
         )
         monitor.add(job, means)

@@ -168,7 +168,7 @@ async def show_series(call: Call) -> SeriesList:
             f"end_ms must come after start_ms, and at most {POINTS_MAX:,} steps fit between them,"
             " or an hour of single samples"
         )
-    found = call.services.metrics.series(
+    found = await call.services.metrics.series(
         call.caller,
         call.path["job_id"],
         task=call.query_one("task"),
@@ -194,7 +194,9 @@ async def list_latest(call: Call) -> LatestList:
     metric, jobs = call.query_one("metric") or "", call.query.get("job_id", [])
     if len(jobs) > LATEST_JOBS_MAX:
         raise Invalid(f"at most {LATEST_JOBS_MAX:,} jobs may be asked for at once, not {len(jobs):,}")
-    found = call.services.metrics.latest(call.caller, jobs, metric=metric, since_ms=_number(call, "since_ms"))
+    found = await call.services.metrics.latest(
+        call.caller, jobs, metric=metric, since_ms=_number(call, "since_ms")
+    )
     values = [
         LatestValue(job_id=job_id, task=key.task, card=key.card, labels=key.labels, at_ms=at_ms, value=value)
         for job_id, newest in found.items()

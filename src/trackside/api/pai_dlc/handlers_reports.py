@@ -69,7 +69,7 @@ async def get_job_metrics(call: Call) -> JobMetrics:
     """Tell how much every pod used, step by step."""
     job, wanted, step = path_job(call), metric_type(call), step_ms(call)
     start, end = steps(call, step, now=now_ms())
-    found = call.services.metrics.series(
+    found = await call.services.metrics.series(
         call.caller,
         job.id,
         task=None,
@@ -102,7 +102,7 @@ async def get_metrics(call: Call) -> CmsMetrics:
     period = chosen(call, "Period", PERIODS, PERIOD_DEFAULT)
     start, end = steps(call, int(period) * 1000, now=now_ms())
     task = _task_of(job, about.get("pod"))
-    found = call.services.metrics.series(
+    found = await call.services.metrics.series(
         call.caller,
         job.id,
         task=task,
