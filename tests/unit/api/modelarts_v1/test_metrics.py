@@ -260,7 +260,7 @@ def test_old_tasks_and_other_nodes_are_not_in_it(api: Api) -> None:
 
 
 def test_pools_and_nodes_that_are_not_there(api: Api) -> None:
-    assert api.refused("GET", node(pool="poolabcd"))[:2] == (404, "APIGW.0101")
+    assert api.refused("GET", node(pool="poolabcd"))[:2] == (404, "ModelArts.50015001")
     status, _, message = api.refused("GET", node("10.0.0.9"))
     assert status == 404
     assert NODE.ip in message
