@@ -5,13 +5,15 @@ The machines are shared and noisy: absolute times mean little, the ratios of one
 
 import sys
 
-from benchmarks import agent_cost, collect, endpoints, runners, statistics
+from benchmarks import agent_cost, collect, endpoints, metricstore, runners, scheduling, statistics
 
 ALL = {
     "endpoints": endpoints.run,
     "runners": runners.run,
     "agent": agent_cost.run,
     "collect": collect.run,
+    "metricstore": metricstore.run,
+    "scheduling": scheduling.run,
     "statistics": statistics.run,
 }
 

@@ -40,19 +40,19 @@ class Books:
         pool.set_nodes(known)
         for shape in list(pool.queue.shapes.values()):
             shape.too_large = pool.too_large(shape.roles)
-            shape.places, shape.places_sum, shape.places_mark = {}, 0, None
             pool.queue.unblock(shape, None)
         for entry in pool.entries():
             entry.evict_seen = None
         pool.unpark("size")
 
-    def enqueue(self, pool: PoolState, request: Request) -> None:
+    def enqueue(self, pool: PoolState, request: Request) -> Entry:
         """Let a job wait."""
         shape = pool.queue.shape_of(request)
         if shape.waiting == 0:
             shape.too_large = pool.too_large(shape.roles)
         entry = self.waiting[request.job_id] = Entry(request, shape)
         pool.queue.push(entry, pool.lane_key(request, entry.priority))
+        return entry
 
     def adopt(self, request: Request, slots: Iterable[tuple[int, Slot]], since_ms: int) -> None:
         """Take down that a job holds room already."""
@@ -110,7 +110,7 @@ class Books:
                     continue
                 touched[pool.id] = pool
                 pool.freed.add(node)
-                pool.queue.changed.add(node)
+                pool.queue.index.note(node)
                 pool.queue.freed(node)
         return list(touched.values())
 
@@ -151,7 +151,7 @@ class Books:
     def _changed(self, node: NodeRoom) -> None:
         for pool in self.pools.values():
             if node in pool.members:
-                pool.queue.changed.add(node)
+                pool.queue.index.note(node)
 
     def _keep(self, held: Held) -> None:
         self.held[held.request.job_id] = held.pool.held[held.request.job_id] = held

@@ -75,6 +75,10 @@ class Scheduler:
         """Return every job that waits."""
         return list(self.books.waiting)
 
+    def waiting_count(self) -> int:
+        """Return how many jobs wait."""
+        return len(self.books.waiting)
+
     def node_ids(self) -> list[NodeId]:
         """Return the machines that are known."""
         return [node.id for node in self.books.nodes.values() if node.known]
@@ -99,8 +103,18 @@ class Scheduler:
         request = event.job
         self._forget(request.job_id)
         pool = self.books.pool(request.pool_id)
-        self.books.enqueue(pool, request)
-        self._touch(pool)
+        entry = self.books.enqueue(pool, request)
+        if self._behind_lock(pool, entry):
+            pool.backfill_due = True
+        else:
+            self._touch(pool)
+
+    def _behind_lock(self, pool: PoolState, entry: Entry) -> bool:
+        """Say whether a job changes nothing by coming: who holds the lock goes first and does not fit."""
+        head = self.books.waiting.get(pool.lock.job_id) if pool.lock else None
+        if head is None or not head.shape.blocked:
+            return False
+        return pool.order_key(head) < pool.order_key(entry)
 
     def _running(self, event: JobRunning) -> None:
         request = event.job

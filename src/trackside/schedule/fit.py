@@ -41,7 +41,7 @@ def best(nodes: Iterable[NodeRoom], need: Need) -> NodeRoom | None:
     least = 0
     for node in nodes:
         # The cheap half of fits() comes first: this is the innermost loop of the core.
-        if cpu > node.cpu or cards > node.cards[kind] or memory > node.memory or not node.fits(need):
+        if cards > node.cards[kind] or cpu > node.cpu or memory > node.memory or not node.fits(need):
             continue
         left = node.cards[kind] if cards else node.cards[0] + node.cards[1]
         if found is None or left < least or (left == least and (node.cpu, node.id) < (found.cpu, found.id)):

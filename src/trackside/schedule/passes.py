@@ -10,6 +10,8 @@ from trackside.schedule.queue import PRIORITIES, Entry
 from trackside.schedule.room import Need, NodeRoom
 from trackside.schedule.values import PRIORITY_MAX, Decision, Preempt, Start
 
+HINTS_FEW = 8  # with more machines to try, the index is quicker
+
 
 def run_pass(books: Books, pool: PoolState, decisions: list[Decision]) -> None:
     """Start what can start in a pool now, by its policy."""
@@ -96,7 +98,9 @@ def _start(books: Books, pool: PoolState, entry: Entry, decisions: list[Decision
 def _room_for(pool: PoolState, entry: Entry) -> list[NodeRoom] | None:
     shape = entry.shape
     if shape.single is not None:
-        one = best(pool.nodes if shape.hints is None else shape.hints, shape.single)
+        index, hints = pool.queue.index, shape.hints
+        few = hints is not None and len(hints) <= HINTS_FEW
+        one = best(hints, shape.single) if hints is not None and few else index.best(shape.single)
         return None if one is None else [one]
     return _gang_room(pool, entry) if pool.queue.may_fit(shape) else None
 
@@ -158,5 +162,5 @@ def _fill(books: Books, pool: PoolState, decisions: list[Decision], budget_ms: i
         if not pool.queue.open:
             return
         for entry in pool.queue.in_order(pool.shares, priority, budget_ms):
-            if not _set_aside(pool, entry):
-                _start(books, pool, entry, decisions)
+            if not _set_aside(pool, entry) and _start(books, pool, entry, decisions):
+                pool.queue.prune()

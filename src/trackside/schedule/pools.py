@@ -6,7 +6,7 @@ from trackside.domain.job import JobId
 from trackside.domain.pool import Pool, QueuePolicy, Quota
 from trackside.domain.resources import GIB
 from trackside.schedule.fit import Roles, fits_empty
-from trackside.schedule.queue import Entry, JobQueue, Lane, Shape, total_of
+from trackside.schedule.queue import Age, Entry, JobQueue, Lane, Shape, total_of
 from trackside.schedule.room import MICRO, Need, NodeLog, NodeRoom
 from trackside.schedule.values import PRIORITY_MAX, Request
 
@@ -81,7 +81,7 @@ class PoolState:
         self.backfill_due = False
         self.looked_ms = 0  # when backfill was last looked at
         self.ended: list[tuple[int, int | None]] = []  # how long jobs ran, and how long they might have
-        self._used: dict[tuple[str, str], Need] = {}  # by ("project" or "user", name)
+        self._used: dict[tuple[str, str], list[int]] = {}  # by ("project" or "user", name)
         self._too_large: dict[Roles, bool] = {}
         self._total = _NOTHING
         self._parked: dict[tuple[str, str], list[Lane]] = {}
@@ -95,7 +95,7 @@ class PoolState:
         """Take over which machines the pool has, and their sizes."""
         self.nodes = sorted(nodes, key=lambda node: node.id)
         self.members = dict.fromkeys(self.nodes)
-        self.queue.nodes = self.nodes
+        self.queue.index.reset(self.nodes)
         self._too_large.clear()
         self._total = Need(
             sum(node.size.cpu for node in self.nodes),
@@ -138,7 +138,8 @@ class PoolState:
 
     def used(self, kind: str, name: str) -> Need:
         """Return what a project or a user holds, claims among it."""
-        return self._used.get((kind, name), _NOTHING)
+        used = self._used.get((kind, name))
+        return _NOTHING if used is None else Need(used[0], used[1], used[2], 0, None)
 
     def quota_text(self, request: Request, total: Need) -> str:
         """Say which limit of which quota a job would exceed."""
@@ -178,15 +179,12 @@ class PoolState:
     def book(self, request: Request, need: Need, times: int = 1) -> None:
         """Count what a job holds for its project, its user and the pool; times -1: holds no longer."""
         for key in (("project", request.project_id), ("user", request.user), ("pool", "")):
-            before = self._used.get(key, _NOTHING)
-            after = Need(
-                before.cpu + need.cpu * times,
-                before.memory + need.memory * times,
-                before.cards + need.cards * times,
-                0,
-                None,
-            )
-            self._used[key] = after
+            used = self._used.get(key)
+            if used is None:
+                used = self._used[key] = [0, 0, 0]
+            used[0] += need.cpu * times
+            used[1] += need.memory * times
+            used[2] += need.cards * times
         self._set_share(request.project_id)
         if times < 0 and self._parked:
             self.unpark("project", request.project_id)
@@ -216,6 +214,11 @@ class PoolState:
             else:
                 self.queue.refresh(lane)
 
+    def order_key(self, entry: Entry) -> tuple[int, int, int, Age]:
+        """Return where a job stands in the line now: the smallest goes first."""
+        share = self.shares.get(entry.request.project_id, 0)
+        return -entry.priority, entry.age[0], share, entry.age
+
     def entries(self) -> Iterator[Entry]:
         """Yield every job that waits here."""
         for lane in self.queue.lanes():
@@ -227,9 +230,11 @@ class PoolState:
         return cap is None or _within(cap, used, more)
 
     def _set_share(self, project: str) -> None:
-        used, total = self.used("project", project), self._total
-        pairs = ((used.cpu, total.cpu), (used.memory, total.memory), (used.cards, total.cards))
-        self.shares[project] = max(mine * PPM // of for mine, of in pairs if of) if total.cpu else 0
+        used, total = self._used[("project", project)], self._total
+        share = used[0] * PPM // total.cpu if total.cpu else 0
+        if total.memory:
+            share = max(share, used[1] * PPM // total.memory)
+        self.shares[project] = max(share, used[2] * PPM // total.cards) if total.cards else share
 
 
 def without(nodes: Iterable[NodeRoom], gone: Iterable[Held]) -> list[NodeRoom]:

@@ -9,7 +9,8 @@ import heapq
 from collections.abc import Iterator
 
 from trackside.schedule.fit import Roles
-from trackside.schedule.room import Need, NodeLog, NodeRoom, need_of
+from trackside.schedule.index import NodeIndex
+from trackside.schedule.room import Need, NodeRoom, need_of
 from trackside.schedule.values import PRIORITY_MAX, Request
 
 PRIORITIES = range(PRIORITY_MAX, -1, -1)  # the highest first
@@ -40,11 +41,10 @@ class Shape:
     __slots__ = (
         "blocked",
         "hints",
+        "kind",
         "lanes",
+        "least_cards",
         "needs",
-        "places",
-        "places_mark",
-        "places_sum",
         "roles",
         "single",
         "too_large",
@@ -56,14 +56,16 @@ class Shape:
         self.roles = roles
         self.total = total_of(roles)
         self.needs = tuple(need for need, count in roles for _ in range(count))  # by rank
+        smallest = min((need for need, _ in roles), key=lambda need: need.cards)
+        self.least_cards, self.kind = (
+            smallest.cards,
+            smallest.kind,
+        )  # a machine with fewer takes none of its tasks
         self.single = self.needs[0] if len(self.needs) == 1 else None  # the need of its only task
         self.lanes: list[dict[tuple[str, str, int], Lane]] = [{} for _ in PRIORITIES]
         self.waiting = 0
         self.blocked = False
         self.too_large = False
-        self.places: dict[NodeRoom, int] = {}  # how many tasks of a gang of like tasks each machine takes,
-        self.places_sum = 0  # all together,
-        self.places_mark: int | None = None  # up to there in the log of changed machines
         self.hints: dict[NodeRoom, None] | None = None  # the only machines where it can fit; None: not known
 
 
@@ -97,8 +99,7 @@ class JobQueue:
         self.open: dict[Shape, None] = {}  # shapes with waiting jobs that may fit
         self.blocked: dict[Shape, None] = {}  # shapes with waiting jobs that do not fit now
         self._fronts: list[dict[str, list[tuple[Age, int, Lane]]]] = [{} for _ in PRIORITIES]
-        self.nodes: list[NodeRoom] = []
-        self.changed = NodeLog()
+        self.index = NodeIndex()
         self._pushed = 0  # sets equal rows of the heaps apart
 
     def shape_of(self, request: Request) -> Shape:
@@ -177,9 +178,11 @@ class JobQueue:
             for lane in shape.lanes[priority].values():
                 if lane.parked or (budget_ms is not None and lane.least_ms > budget_ms):
                     continue
-                top = lane.top()
+                first = lane.entries[0][2]  # a lane is never empty, but its first row may be out of date
+                top = first if first.lane is lane else lane.top()
                 if top is not None:
-                    rows.append((_key(top, shares), lane))
+                    age = top.age
+                    rows.append(((age[0], shares.get(lane.project, 0), age), lane))
         heapq.heapify(rows)
         while rows:
             key, lane = rows[0]
@@ -190,8 +193,21 @@ class JobQueue:
             current = _key(top, shares)
             if current == key:
                 yield top
+                if not self.open:
+                    return
             else:
                 heapq.heapreplace(rows, (current, lane))
+
+    def prune(self) -> None:
+        """Block the shapes that do not fit any more where they might have."""
+        for shape in list(self.open):
+            if shape.single is None:
+                fits = self.may_fit(shape)
+            else:
+                hints = shape.hints
+                fits = hints is None or any(node.fits(shape.single) for node in hints)
+            if not fits:
+                self.block(shape)
 
     def has_limited(self) -> bool:
         """Say whether a job with a limit, of a shape that may fit, waits."""
@@ -211,13 +227,7 @@ class JobQueue:
         need, count = shape.roles[0]
         if node is not None and not node.fits(need):
             return False
-        fresh = self.changed.since(shape.places_mark)
-        for one in self.nodes if fresh is None else fresh:
-            places = one.count(need)
-            shape.places_sum += places - shape.places.get(one, 0)
-            shape.places[one] = places
-        shape.places_mark = self.changed.mark
-        return shape.places_sum >= count
+        return self.index.places(need) >= count
 
     def block(self, shape: Shape) -> None:
         """Take note that a shape does not fit."""
@@ -238,7 +248,13 @@ class JobQueue:
 
     def freed(self, node: NodeRoom) -> None:
         """Unblock the shapes of which a task fits on a machine that has more room than before."""
-        for shape in [shape for shape in self.blocked if self.may_fit(shape, node)]:
+        cards = node.cards
+        fitting = [
+            shape
+            for shape in self.blocked
+            if shape.least_cards <= cards[shape.kind] and self.may_fit(shape, node)
+        ]
+        for shape in fitting:
             self.unblock(shape, node)
         for shape in self.open:
             if shape.hints is not None:

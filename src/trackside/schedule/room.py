@@ -13,6 +13,7 @@ from trackside.domain.resources import Accelerator, Capacity, Resources
 
 MICRO = 1_000_000  # cores are counted in millionths, so that sums are exact
 LOG_MAX = 1024
+MANY = 2**30
 GPU, NPU = 0, 1
 _KIND = {Accelerator.NONE: GPU, Accelerator.GPU: GPU, Accelerator.NPU: NPU}
 
@@ -108,10 +109,13 @@ class NodeRoom:
 
     def count(self, need: Need) -> int:
         """Return how many such tasks can be promised room here at once."""
-        if not self.fits(need):
+        cpu, memory, cards, kind, _ = need
+        if cards > self.cards[kind] or cpu > self.cpu or memory > self.memory or not self.fits(need):
             return 0
-        amounts = ((self.cpu, need.cpu), (self.memory, need.memory), (self.cards[need.kind], need.cards))
-        return min(free // each for free, each in amounts if each)
+        places = self.cards[kind] // cards if cards else MANY
+        if cpu:
+            places = min(places, self.cpu // cpu)
+        return min(places, self.memory // memory) if memory else places
 
     def claim(self, need: Need, times: int = 1) -> None:
         """Promise room; a negative number of times takes the promise back."""
