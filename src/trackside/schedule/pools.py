@@ -154,6 +154,11 @@ class PoolState:
 
     def over_quota(self, request: Request, total: Need) -> str | None:
         """Return whose quota the job would exceed: "project", "user", or nobody's."""
+        pool = self.pool
+        if pool is None or not (
+            pool.project_quota or pool.user_quota or pool.project_quotas or pool.user_quotas
+        ):
+            return None
         for kind, name in (("project", request.project_id), ("user", request.user)):
             quota = self.quota(kind, name)
             if quota is not None and not _within(quota, self.used(kind, name), total):

@@ -154,7 +154,9 @@ class JobQueue:
         entry: Entry | None = None
         gone = []
         for project, front in self._fronts[priority].items():
-            top = _first(front)
+            top = _valid(front[0]) if front else None
+            if top is None:
+                top = _first(front)
             if top is None:
                 gone.append(project)
                 continue
@@ -285,6 +287,16 @@ def _key(entry: Entry, shares: dict[str, int]) -> tuple[int, int, Age]:
 def _ends_within(entry: Entry, budget_ms: int | None) -> bool:
     limit = entry.request.max_seconds
     return budget_ms is None or (limit is not None and limit * 1000 <= budget_ms)
+
+
+def _valid(row: tuple[Age, int, Lane]) -> Entry | None:
+    """Return the job a row stands for if the row is plainly up to date; None says nothing."""
+    age, _, lane = row
+    entries = lane.entries
+    if lane.parked is not None or not entries:
+        return None
+    first = entries[0][2]
+    return first if first.age is age and first.lane is lane else None
 
 
 def _first(front: list[tuple[Age, int, Lane]]) -> Entry | None:
