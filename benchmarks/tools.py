@@ -7,7 +7,13 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-PACKAGES = {"wrk": "wrk", "tsp": "task-spooler", "supervisord": "supervisor"}
+PACKAGES = {
+    "wrk": "wrk",
+    "tsp": "task-spooler",
+    "supervisord": "supervisor",
+    "victoria-metrics": "victoria-metrics",
+    "prometheus": "prometheus",
+}
 
 
 def have(program: str) -> bool:

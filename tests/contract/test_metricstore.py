@@ -1,12 +1,13 @@
 """What every metric store keeps its word on; one suite for all of them."""
 
+import os
 import random
 import signal
 import subprocess
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
@@ -35,7 +36,29 @@ def embedded(folder: Path) -> Iterator[MetricStore]:
         store.close()
 
 
-STORES = {"embedded": embedded}
+class Compacting(EmbeddedMetricStore):
+    """The embedded store, moving its samples into blocks whenever it can: every second append or so."""
+
+    appended = 0
+
+    def append(self, samples: Sequence[Sample]) -> None:
+        super().append(samples)
+        self.appended += 1
+        if self.appended % 3:
+            self.compact(everything=self.appended % 2 == 0)
+
+
+@contextmanager
+def compacting(folder: Path) -> Iterator[MetricStore]:
+    store = Compacting(folder / "metrics.db", background=False)
+    try:
+        yield store
+        assert store.damaged == 0
+    finally:
+        store.close()
+
+
+STORES = {"embedded": embedded, "compacting": compacting}
 
 
 @pytest.fixture(params=STORES, ids=str)
@@ -52,8 +75,9 @@ def sample(
     task: str = "worker-0",
     metric: str = "cpu_percent",
     card: int | None = None,
+    labels: tuple[tuple[str, str], ...] = (),
 ) -> Sample:
-    return Sample(job, task, metric, at_ms, value, card)
+    return Sample(job, task, metric, at_ms, value, card, labels)
 
 
 def all_means(
@@ -118,6 +142,56 @@ def test_cards_are_series_of_their_own(store: MetricStore) -> None:
         SeriesKey("worker-0", "gpu_percent", 0): {T0: 3.0},
         SeriesKey("worker-0", "gpu_percent", 1): {T0: 7.0},
     }
+
+
+def test_labels_tell_series_apart_and_are_kept(store: MetricStore) -> None:
+    train, test = (("set", "train"),), (("phase", 'é "quoted"'), ("set", "test"))
+    store.append(
+        [
+            sample(T0, value, metric="loss", labels=labels)
+            for labels, value in (((), 1), (train, 2), (test, 3))
+        ]
+    )
+    assert all_means(store) == {
+        SeriesKey("worker-0", "loss"): {T0: 1.0},
+        SeriesKey("worker-0", "loss", None, train): {T0: 2.0},
+        SeriesKey("worker-0", "loss", None, test): {T0: 3.0},
+    }
+
+
+def test_one_metric_of_one_task_can_be_asked_for(store: MetricStore) -> None:
+    store.append(
+        [
+            sample(T0, number, task=task, metric=metric)
+            for number, (task, metric) in enumerate(
+                (task, metric) for task in ("worker-0", "worker-1") for metric in ("cpu_percent", "loss")
+            )
+        ]
+    )
+    window = {"start_ms": T0, "end_ms": T0 + 1000, "step_ms": 1000}
+    assert store.means(JOB, task="worker-1", metric="loss", **window) == {
+        SeriesKey("worker-1", "loss"): {T0: 3.0}
+    }
+    assert store.means(JOB, task=None, metric="loss", **window).keys() == {
+        SeriesKey("worker-0", "loss"),
+        SeriesKey("worker-1", "loss"),
+    }
+    assert store.means(JOB, task="worker-1", metric="gpu_percent", **window) == {}
+
+
+def test_the_newest_sample_is_told_in_whatever_order_they_came(store: MetricStore) -> None:
+    store.append([sample(T0 + 5_000, 5), sample(T0 + 9_000, 9, task="worker-1")])
+    store.append([sample(T0 + 2_000, 2)])
+    store.append([sample(T0, 1, job=OTHER)])
+    found = store.latest([JOB, OTHER, JobId("never-was")], since_ms=T0 + 1)
+    assert found == {
+        JOB: {
+            SeriesKey("worker-0", "cpu_percent"): (T0 + 5_000, 5.0),
+            SeriesKey("worker-1", "cpu_percent"): (T0 + 9_000, 9.0),
+        }
+    }
+    assert store.latest([JOB], since_ms=T0 + 5_001)[JOB].keys() == {SeriesKey("worker-1", "cpu_percent")}
+    assert store.latest([JOB], since_ms=T0 + 9_001) == {}
 
 
 def test_the_same_sample_twice_changes_nothing(store: MetricStore) -> None:
@@ -259,7 +333,7 @@ with STORES[kind](folder) as store:
 @pytest.mark.parametrize("kind", STORES)
 def test_what_was_acknowledged_survives_a_kill(kind: str, tmp_path: Path) -> None:
     first, chance = 0, random.Random(7)
-    for _ in range(10):
+    for _ in range(100 if os.environ.get("TRACKSIDE_SOAK") else 20):
         writer = subprocess.Popen(
             [sys.executable, "-c", WRITER, kind, str(tmp_path), str(first)],
             stdout=subprocess.PIPE,

@@ -23,8 +23,8 @@ ROWS_PER_TRANSACTION = 64  # so that an append never waits long
 
 _LIVE = "SELECT job FROM series_group JOIN job ON job.id = job WHERE series_group.id = ? AND name IS NOT NULL"
 _NOTE_SPAN = """
-UPDATE job SET last_span = ?1
-WHERE last_span < ?1 AND id = (SELECT job FROM series_group WHERE id = ?2)
+UPDATE job SET first_span = min(first_span, ?1), last_span = max(last_span, ?1)
+WHERE id = (SELECT job FROM series_group WHERE id = ?2) AND NOT ?1 BETWEEN first_span AND last_span
 """
 
 

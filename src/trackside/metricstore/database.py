@@ -23,7 +23,8 @@ CREATE TABLE job (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     name TEXT UNIQUE,             -- NULL: forgotten, its blocks are still to be removed
     series INTEGER NOT NULL,      -- how many it has; grows only
-    last_span INTEGER NOT NULL    -- of its newest sample
+    first_span INTEGER NOT NULL,  -- where its blocks begin
+    last_span INTEGER NOT NULL    -- and end
 );
 CREATE INDEX job_by_span ON job (last_span);
 CREATE TABLE series_group (

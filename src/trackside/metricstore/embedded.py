@@ -27,6 +27,7 @@ from trackside.metricstore.first_format import move_aside, samples_of
 from trackside.metricstore.head import EVER_MS, Head
 from trackside.metricstore.intake import Intake
 from trackside.metricstore.layout import SPAN_MS
+from trackside.metricstore.names import job_of
 from trackside.metricstore.reading import AT_MS_MAX, Answer, Reading, Window
 from trackside.metricstore.retention import Retention
 from trackside.metricstore.revisions import Revisions
@@ -217,10 +218,7 @@ class EmbeddedMetricStore:
 
     def forget(self, job_id: JobId) -> None:
         """Drop all samples of a job: none is told from now on, the space is given back in the background."""
-        with self._database.transaction() as writer:
-            writer.execute("UPDATE job SET name = NULL WHERE name = ?", (job_id,))
-            self._intake.forget(job_id)
-        self._revisions.touch([job_id])
+        self._forget([job_id])
         self._expired_span = -1
         self._house.wake.set()
 
@@ -240,8 +238,7 @@ class EmbeddedMetricStore:
             self._raise_floor()
             rollup_ms = 0 if self._kept.rollup_ms is None else max(0, now - self._kept.rollup_ms)
             self._retention.expire(raw_before_ms=self._floor_ms, rollups_before_ms=rollup_ms)
-            for job in self._retention.ended_before(rollup_ms):
-                self.forget(JobId(job))
+            self._forget(self._retention.ended_before(rollup_ms))
             self._retention.purge()
             self._retention.shrink(lambda: self._house.ending)
             self._expired_span = now // SPAN_MS
@@ -276,7 +273,7 @@ class EmbeddedMetricStore:
             for entry in entries:
                 entry.done = True
         except BaseException as error:
-            self._intake.discard(jobs)
+            self._intake.forget({job_of(sample) for entry in entries for sample in entry.samples})
             for entry in entries:
                 entry.done, entry.error = True, error
 
@@ -290,6 +287,12 @@ class EmbeddedMetricStore:
         if len(taken):
             tail.append(writer, taken)
         return taken
+
+    def _forget(self, jobs: Sequence[str]) -> None:
+        with self._database.transaction() as writer:
+            writer.executemany("UPDATE job SET name = NULL WHERE name = ?", [(job,) for job in jobs])
+            self._intake.forget(jobs)
+        self._revisions.touch(jobs)
 
     def _raise_floor(self) -> None:
         """Move the time before which there are no raw samples; it never goes back."""

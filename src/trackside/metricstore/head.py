@@ -193,6 +193,8 @@ def newest_of(runs: Sequence[Samples], ids: Ints) -> Samples:
     at_ms = np.full(len(ids), -1, np.int64)
     values = np.zeros(len(ids))
     for run in runs:
+        if not len(run):
+            continue
         last = np.searchsorted(run.ids, ids, side="right") - 1
         newer = (last >= 0) & (run.ids[last] == ids) & (run.at_ms[last] >= at_ms)
         where = last[newer]

@@ -2,7 +2,7 @@
 
 import logging
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
 import numpy as np
@@ -52,12 +52,8 @@ class Intake:
             log.warning("%d of %d samples were no measurements", len(samples) - len(taken), len(samples))
         return taken, jobs
 
-    def forget(self, job: str) -> None:
-        """Make its series anew if the job is ever written again."""
-        self._names.discard([job])
-
-    def discard(self, jobs: set[str]) -> None:
-        """Take back what was learned in a transaction that failed."""
+    def forget(self, jobs: Iterable[str]) -> None:
+        """Look the series of jobs up again before they are next written."""
         self._names.discard(jobs)
 
 

@@ -170,7 +170,8 @@ def _job_number(writer: sqlite3.Connection, job: str, now_ms: int) -> int:
     row = writer.execute("SELECT id FROM job WHERE name = ?", (job,)).fetchone()
     if row is None:
         made = writer.execute(
-            "INSERT INTO job (name, series, last_span) VALUES (?, 0, ?)", (job, now_ms // SPAN_MS)
+            "INSERT INTO job (name, series, first_span, last_span) VALUES (?1, 0, ?2, ?2)",
+            (job, now_ms // SPAN_MS),
         )
         assert made.lastrowid is not None
         return made.lastrowid

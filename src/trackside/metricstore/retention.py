@@ -12,6 +12,7 @@ from trackside.metricstore.database import Database
 from trackside.metricstore.layout import SPAN_MS, block_group, block_row, block_span
 from trackside.metricstore.samples import summed
 
+JOBS_PER_TRANSACTION = 256
 ROWS_PER_TRANSACTION = 64  # so that an append never waits long
 PAGES_PER_TURN = 1024
 
@@ -43,17 +44,17 @@ class Retention:
 
     def purge(self) -> None:
         """Remove what is left of forgotten jobs."""
-        with self._database.snapshot() as connection:
-            jobs = [row[0] for row in connection.execute("SELECT id FROM job WHERE name IS NULL").fetchall()]
-        for job in jobs:
-            with self._database.snapshot() as connection:
-                rows = connection.execute("SELECT id FROM series_group WHERE job = ?", (job,)).fetchall()
-                groups = [group for (group,) in rows]
-                spans = Blocks(connection, self._damage).rollup_spans(0, block_span((1 << 63) - 1))
-            self._remove_blocks([block_row(span, group) for span in spans for group in groups])
+        while jobs := self._forgotten():
+            rows = [row for job in jobs for row in self._blocks_of(*job)]
+            for first in range(0, len(rows), ROWS_PER_TRANSACTION):
+                some = [(row,) for row in rows[first : first + ROWS_PER_TRANSACTION]]
+                with self._database.transaction() as writer:
+                    writer.executemany("DELETE FROM raw WHERE id = ?", some)
+                    writer.executemany("DELETE FROM rollup WHERE id = ?", some)
             with self._database.transaction() as writer:
-                writer.execute("DELETE FROM series_group WHERE job = ?", (job,))
-                writer.execute("DELETE FROM job WHERE id = ?", (job,))
+                numbers = [(number,) for number, _, _ in jobs]
+                writer.executemany("DELETE FROM series_group WHERE job = ?", numbers)
+                writer.executemany("DELETE FROM job WHERE id = ?", numbers)
 
     def shrink(self, stop: Callable[[], bool]) -> None:
         """Give free pages back to the disk."""
@@ -62,6 +63,20 @@ class Retention:
             before, free = free, self._database.give_back(PAGES_PER_TURN)
             if free >= before:
                 return  # a reader still needs them
+
+    def _forgotten(self) -> list[tuple[int, int, int]]:
+        with self._database.snapshot() as connection:
+            return connection.execute(
+                "SELECT id, first_span, last_span FROM job WHERE name IS NULL LIMIT ?",
+                (JOBS_PER_TRANSACTION,),
+            ).fetchall()
+
+    def _blocks_of(self, job: int, first: int, last: int) -> list[int]:
+        """Return the rows at which a job may have blocks."""
+        with self._database.snapshot() as connection:
+            groups = connection.execute("SELECT id FROM series_group WHERE job = ?", (job,)).fetchall()
+            spans = Blocks(connection, self._damage).rollup_spans(first, last)
+        return [block_row(span, group) for span in spans for (group,) in groups]
 
     def _oldest_raw(self, before_row: int) -> list[int]:
         with self._database.snapshot() as connection:
@@ -88,10 +103,3 @@ class Retention:
         while removed == ROWS_PER_TRANSACTION:
             with self._database.transaction() as writer:
                 removed = writer.execute(statement, (before_row, ROWS_PER_TRANSACTION)).rowcount
-
-    def _remove_blocks(self, rows: list[int]) -> None:
-        for first in range(0, len(rows), ROWS_PER_TRANSACTION):
-            some = [(row,) for row in rows[first : first + ROWS_PER_TRANSACTION]]
-            with self._database.transaction() as writer:
-                writer.executemany("DELETE FROM raw WHERE id = ?", some)
-                writer.executemany("DELETE FROM rollup WHERE id = ?", some)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from trackside.domain.errors import Invalid
 from trackside.domain.job import JobId
 from trackside.domain.metric import Sample
 from trackside.metricstore import names
@@ -88,3 +89,126 @@ def test_a_revision_from_before_a_restart_does_not_come_back(path: Path) -> None
         seen.add(store.revision(JOB))
         store.close()
     assert len(seen) == 3
+
+
+def damage(path: Path, table: str) -> None:
+    """Flip one byte in the middle of every block of a table."""
+    column = {"series_group": "names"}.get(table, "data")
+    with sqlite3.connect(path) as other:
+        rows = other.execute(f"SELECT rowid, {column} FROM {table}").fetchall()
+        assert rows
+        for row, data in rows:
+            middle = len(data) // 2
+            flipped = data[:middle] + bytes([data[middle] ^ 0x10]) + data[middle + 1 :]
+            other.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (flipped, row))
+    other.close()
+
+
+WINDOW = {"start_ms": 0, "end_ms": AT_MS + 10**9}
+
+
+@pytest.mark.parametrize(("table", "step_ms"), [("raw", 1_000), ("rollup", 60_000), ("series_group", 60_000)])
+def test_a_damaged_block_is_reported_and_never_told(
+    path: Path, caplog: pytest.LogCaptureFixture, table: str, step_ms: int
+) -> None:
+    store = EmbeddedMetricStore(path, background=False)
+    store.append([sample(), sample("worker-1")])
+    store.compact(everything=True)
+    store.close()
+    damage(path, table)
+    store = EmbeddedMetricStore(path, background=False)
+    for _ in range(3):
+        assert store.means(JOB, task=None, step_ms=step_ms, **WINDOW) == {}
+    assert store.damaged == 1  # once, however often it is met
+    assert f"of {table} is damaged" in caplog.text
+    store.append([sample(value=7.0, at_ms=AT_MS + 1)])
+    store.compact(everything=True)
+    found = store.means(JOB, task="worker-0", step_ms=60_000, **WINDOW)
+    # A rollup is made anew from the raw samples, which have the first one still.
+    assert [list(steps.values()) for steps in found.values()] == [[4.0 if table == "rollup" else 7.0]]
+    store.close()
+
+
+def test_a_damaged_tail_row_is_reported_and_the_others_are_kept(path: Path) -> None:
+    store = EmbeddedMetricStore(path, background=False)
+    store.append([sample()])
+    store.close()
+    damage(path, "tail")
+    store = EmbeddedMetricStore(path, background=False)
+    store.append([sample("worker-1")])
+    assert store.damaged == 1
+    store.close()
+    store = EmbeddedMetricStore(path, background=False)
+    assert [key.task for key in store.means(JOB, task=None, step_ms=60_000, **WINDOW)] == ["worker-1"]
+    store.close()
+
+
+def test_raw_samples_are_still_told_in_minutes_when_only_they_are_damaged(path: Path) -> None:
+    store = EmbeddedMetricStore(path, background=False)
+    store.append([sample(value=4.0)])
+    store.compact(everything=True)
+    damage(path, "raw")
+    assert list(store.means(JOB, task=None, step_ms=60_000, **WINDOW).values()) == [
+        {AT_MS // 60_000 * 60_000: 4.0}
+    ]
+    store.close()
+
+
+def test_appends_of_many_threads_are_all_there(store: EmbeddedMetricStore) -> None:
+    def write(number: int) -> None:
+        for tick in range(30):
+            store.append([sample(f"worker-{number}", float(tick), AT_MS + tick * 1000)])
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = store.means(JOB, task=None, step_ms=1_000, **WINDOW)
+    assert {key.task: list(steps.values()) for key, steps in found.items()} == {
+        f"worker-{number}": [float(tick) for tick in range(30)] for number in range(6)
+    }
+
+
+def test_more_series_than_a_group_holds(path: Path) -> None:
+    for _ in range(2):  # and again after a restart
+        store = EmbeddedMetricStore(path, background=False)
+        for metric in ("cpu_percent", "loss"):
+            store.append([Sample(JOB, f"worker-{n}", metric, AT_MS, float(n)) for n in range(400)])
+        store.compact(everything=True)
+        found = store.means(JOB, task=None, metric="loss", step_ms=60_000, **WINDOW)
+        assert {key.task: sum(steps.values()) for key, steps in found.items()} == {
+            f"worker-{n}": float(n) for n in range(400)
+        }
+        newest = store.latest_of("loss", [JOB], since_ms=AT_MS)
+        assert len(newest[JOB]) == 400
+        store.close()
+
+
+def test_a_file_of_the_first_format_is_taken_over(path: Path) -> None:
+    with sqlite3.connect(path) as old:
+        old.executescript(
+            "CREATE TABLE series (id INTEGER PRIMARY KEY AUTOINCREMENT, job_id TEXT, task TEXT, metric TEXT,"
+            " card INTEGER); CREATE TABLE sample (series_id INTEGER, at_ms INTEGER, value REAL);"
+            "INSERT INTO series VALUES (1, 'job', 'worker-0', 'gpu_percent', 2),"
+            " (2, 'job', 'worker-0', 'cpu_percent', -1);"
+            f"INSERT INTO sample VALUES (1, {AT_MS}, 50.0), (2, {AT_MS}, 10.0), (2, {AT_MS + 1}, 20.0);"
+        )
+    old.close()
+    for _ in range(2):
+        store = EmbeddedMetricStore(path)
+        found = store.means(JOB, task=None, step_ms=60_000, **WINDOW)
+        assert {(key.metric, key.card): list(steps.values()) for key, steps in found.items()} == {
+            ("gpu_percent", 2): [50.0],
+            ("cpu_percent", None): [15.0],
+        }
+        store.close()
+    assert [file.name for file in path.parent.iterdir()] == ["metrics.db"]
+
+
+def test_a_file_of_a_later_format_is_refused(path: Path) -> None:
+    with sqlite3.connect(path) as later:
+        later.execute("PRAGMA user_version = 99")
+    later.close()
+    with pytest.raises(Invalid, match="format 99"):
+        EmbeddedMetricStore(path)

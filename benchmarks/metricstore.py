@@ -1,0 +1,170 @@
+"""Our metric store against VictoriaMetrics and Prometheus: the same samples, the same questions, one run.
+
+Peers are fed by remote write and asked in PromQL over loopback HTTP. Our store is fed in process, by the call
+the server makes once an agent's report is decoded, and asked through the HTTP API with the signature checked.
+"""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks import metricstore_duckdb
+from benchmarks import metricstore_ours as ours
+from benchmarks.metricstore_peers import COMMANDS, Question, running_peer
+from benchmarks.metricstore_workload import METRICS, TICK_MS, Workload, job_id
+from benchmarks.tools import have, progress
+
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+ROUNDS = 9
+OURS = "trackside"
+
+
+@dataclass(slots=True)
+class Figures:
+    """What was measured of one store."""
+
+    samples_per_cpu_second: dict[str, float] = field(default_factory=dict)
+    bytes_per_sample: dict[str, float] = field(default_factory=dict)
+    latency_ms: dict[str, float] = field(default_factory=dict)
+    answer_bytes: dict[str, int] = field(default_factory=dict)
+
+
+def run() -> None:
+    """Measure every store on both workloads and print the figures and their ratios."""
+    found: dict[str, Figures] = {OURS: Figures()}
+    found |= {name: Figures() for name in COMMANDS if have(name)}
+    end_ms = time.time_ns() // 1_000_000 // HOUR_MS * HOUR_MS
+    _many_jobs(found, end_ms)
+    _one_large_job(found, end_ms)
+    metricstore_duckdb.run(Workload(10, 8, 6 * HOUR_MS // TICK_MS, end_ms - 6 * HOUR_MS))
+    _print(found)
+
+
+def _many_jobs(found: dict[str, Figures], end_ms: int) -> None:
+    """Measure 1,280 series for a day: ten jobs of eight tasks of sixteen metrics."""
+    workload = Workload(10, 8, DAY_MS // TICK_MS, end_ms - DAY_MS)
+    hour = Question(
+        job=job_id(0),
+        metrics=("cpu_percent",),
+        start_ms=end_ms - HOUR_MS,
+        end_ms=end_ms,
+        step_ms=5 * MINUTE_MS,
+    )
+    tasks = [
+        Question(
+            job=job_id(number % 10),
+            task=f"worker-{number // 10}",
+            metrics=tuple(METRICS),
+            start_ms=end_ms - DAY_MS,
+            end_ms=end_ms,
+            step_ms=MINUTE_MS,
+        )
+        for number in range(ROUNDS)  # another task each time: an answer that is kept is not measured
+    ]
+    questions = {
+        "one job, one metric, 1 h at 5 m": [hour] * ROUNDS,
+        "one task, all metrics, 24 h at 1 m": tasks,
+    }
+    _measure(found, "1,280 series, 24 h", [workload], questions, workload)
+
+
+def _one_large_job(found: dict[str, Figures], end_ms: int) -> None:
+    """Measure 16,384 series: 1,024 tasks, one metric for 23 hours and all sixteen in the last one."""
+    first = Workload(1, 1024, 23 * HOUR_MS // TICK_MS, end_ms - DAY_MS, ("cpu_percent",))
+    last = Workload(1, 1024, HOUR_MS // TICK_MS, end_ms - HOUR_MS)
+    day = Question(
+        job=job_id(0),
+        metrics=("cpu_percent",),
+        start_ms=end_ms - DAY_MS,
+        end_ms=end_ms,
+        step_ms=5 * MINUTE_MS,
+    )
+    newest = Question(
+        job=job_id(0), metrics=("cpu_percent",), start_ms=end_ms - 5 * MINUTE_MS, end_ms=end_ms, step_ms=None
+    )
+    questions = {
+        "1,024 tasks, one metric, 24 h at 5 m": [day] * ROUNDS,
+        "newest value of 1,024 tasks": [newest] * ROUNDS,
+    }
+    whole = Workload(1, 1024, DAY_MS // TICK_MS, end_ms - DAY_MS, ("cpu_percent",))
+    _measure(found, "16,384 series", [first, last], questions, whole)
+
+
+def _measure(
+    found: dict[str, Figures],
+    title: str,
+    workloads: list[Workload],
+    questions: dict[str, list[Question]],
+    jobs: Workload,
+) -> None:
+    samples = sum(workload.samples for workload in workloads)
+    for name, figures in found.items():
+        progress(f"{name}: {title}, {samples / 1e6:.1f} million samples")
+        if name == OURS:
+            _measure_ours(figures, title, workloads, questions, jobs)
+            continue
+        with running_peer(name) as peer:
+            figures.samples_per_cpu_second[title] = samples / peer.feed(*workloads)
+            _ask(figures, questions, peer.query)
+            figures.bytes_per_sample[title] = peer.disk_bytes() / samples
+
+
+def _measure_ours(
+    figures: Figures,
+    title: str,
+    workloads: list[Workload],
+    questions: dict[str, list[Question]],
+    jobs: Workload,
+) -> None:
+    samples = sum(workload.samples for workload in workloads)
+    with tempfile.TemporaryDirectory(prefix="trackside-bench-") as folder:
+        file = Path(folder) / "fed.db"
+        figures.samples_per_cpu_second[title] = samples / ours.feed(file, *workloads)
+        figures.bytes_per_sample[title] = ours.disk_bytes(file) / samples
+        rolled = ours.rollup_bytes(file, jobs.end_ms) / samples
+        figures.bytes_per_sample[f"{title}, rollup only"] = rolled
+        with ours.running_server(Path(folder), file, jobs) as server:
+            _ask(figures, questions, server.query)
+
+
+def _ask(figures: Figures, questions: dict[str, list[Question]], query: Callable[[Question], bytes]) -> None:
+    for title, every in questions.items():
+        spent = []
+        for question in every:
+            before = time.perf_counter()
+            content = query(question)
+            spent.append(time.perf_counter() - before)
+        figures.latency_ms[title] = statistics.median(spent) * 1000
+        figures.answer_bytes[title] = len(content)
+
+
+def _print(found: dict[str, Figures]) -> None:
+    names = list(found)
+    print(f"{'':<42}" + "".join(f"{name:>18}" for name in names) + f"{'ratio':>9}")
+    for title, text, ratio in _rows(found):
+        print(f"{title:<42}{text}{ratio:>9}")
+
+
+def _rows(found: dict[str, Figures]) -> Iterator[tuple[str, str, str]]:
+    """Yield a title, the figures of every store, and how much better ours is than the best peer."""
+    kinds: list[tuple[str, str, Callable[[Figures], dict[str, float]], bool]] = [
+        ("samples per CPU-second", "{:>18,.0f}", lambda one: one.samples_per_cpu_second, True),
+        ("bytes per sample", "{:>18.3f}", lambda one: one.bytes_per_sample, False),
+        ("ms", "{:>18.2f}", lambda one: one.latency_ms, False),
+    ]
+    for unit, form, of, more_is_better in kinds:
+        for title, own in of(found[OURS]).items():
+            peers = [of(one).get(title) for name, one in found.items() if name != OURS]
+            known = [value for value in peers if value is not None]
+            text = form.format(own) + "".join(
+                " " * 17 + "-" if value is None else form.format(value) for value in peers
+            )
+            ratio = ""
+            if known:
+                ratio = f"{own / max(known) if more_is_better else min(known) / own:.2f}x"
+            yield f"{title}: {unit}", text, ratio
