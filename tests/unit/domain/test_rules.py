@@ -298,7 +298,10 @@ def test_a_preempted_job_drains_and_waits_again_with_its_past_kept() -> None:
     assert [task.attempt for task in job.past_tasks] == [1, 1]
     first, second = job.records
     assert first.reason is not None
-    assert (first.reason.code, first.reason.text) == (ReasonCode.PREEMPTED, "preempted by urgent (priority 3)")
+    assert (first.reason.code, first.reason.text) == (
+        ReasonCode.PREEMPTED,
+        "preempted by urgent (priority 3)",
+    )
     assert (first.culprit, first.ended_at_ms, first.duration_ms) == (None, 9_000, 5_000)
     assert (second.number, second.queued_at_ms, second.placed_at_ms) == (2, 9_000, None)
     assert job.started_at_ms == 3_000
