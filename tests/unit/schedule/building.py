@@ -72,6 +72,7 @@ class World:
         self.running: dict[JobId, dict[int, Slot]] = {}
         self.started: list[str] = []  # in order
         self.preempted: list[tuple[str, str]] = []  # who, for whom
+        self.draining: set[JobId] = set()
         for node in nodes:
             self.tell(NodeChanged(node))
         self.tell(PoolChanged(Pool(id=POOL, policy=policy, **pool)))
@@ -122,6 +123,8 @@ class World:
         return self.started[before:]
 
     def _note(self, event: SchedulingEvent) -> None:
+        if isinstance(event, JobQueued):
+            self.draining.discard(event.job.job_id)
         if isinstance(event, NodeChanged):
             self.nodes[event.node.id] = event.node
         elif isinstance(event, JobQueued):
@@ -147,6 +150,8 @@ class World:
             assert victim.preemptible
             assert victim.priority < winner.priority, "equals are never swapped"
             assert decision.job_id in self.running
+            assert decision.job_id not in self.draining, "nobody is told to end twice"
+            self.draining.add(decision.job_id)
             self.preempted.append((decision.job_id, decision.for_job))
 
     def check(self) -> None:

@@ -124,3 +124,11 @@ def test_chains_of_priorities_end() -> None:
     assert list(world.running) == ["p3"]
     assert world.end("p3") == ["p2"]
     assert world.end("p2") == ["p1"]
+
+
+def test_two_that_need_room_make_two_give_way() -> None:
+    world = full(2, 2)
+    world.queue(request("one", 2, priority=3, at=50), request("two", 2, priority=3, at=51))
+    assert sorted(world.preempted) == [("a", "two"), ("b", "one")]
+    world.queue(request("three", 2, priority=3, at=52))
+    assert len(world.preempted) == 2, "there is nobody left to give way"
