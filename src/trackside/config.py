@@ -136,7 +136,8 @@ def _check(settings: Settings) -> None:
     if not 0 < settings.metrics_raw_days <= settings.metrics_rollup_days <= METRICS_DAYS_MAX:
         raise Invalid(
             "metrics_raw_days must be more than 0 and at most metrics_rollup_days, and that at most"
-            f" {METRICS_DAYS_MAX:,}; they are {settings.metrics_raw_days:g} and {settings.metrics_rollup_days:g}"
+            f" {METRICS_DAYS_MAX:,}; they are {settings.metrics_raw_days:g}"
+            f" and {settings.metrics_rollup_days:g}"
         )
     if not 0 <= settings.stop_grace_seconds <= 3600:
         raise Invalid(f"stop_grace_seconds must be 0 to 3600, not {settings.stop_grace_seconds:g}")

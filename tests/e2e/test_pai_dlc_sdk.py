@@ -236,10 +236,10 @@ def test_the_operations_only_the_current_sdk_knows(new_sdk: Sdk, server: LiveSer
     point = eventually(measured, "no sample came")[0]
     assert (point["jobId"], point["timestamp"] % 60_000) == (job_id, 0)
     tag = {"ResourceType": "Job", "RegionId": "local", "ResourceId": [job_id]}
-    assert sdk("tag_resources", **tag, Tag=[{"Key": "team", "Value": "a"}])["RequestId"]
-    assert sdk("list_jobs", Tags={"team": "a"})["Jobs"][0]["JobId"] == job_id
-    assert sdk("untag_resources", ResourceType="Job", ResourceId=[job_id], TagKey=["team"])["RequestId"]
-    assert sdk("list_jobs", Tags={"team": "a"})["TotalCount"] == 0
+    assert sdk("tag_resources", **tag, Tag=[{"Key": "crew", "Value": "a"}])["RequestId"]
+    assert sdk("list_jobs", Tags={"crew": "a"})["Jobs"][0]["JobId"] == job_id
+    assert sdk("untag_resources", ResourceType="Job", ResourceId=[job_id], TagKey=["crew"])["RequestId"]
+    assert sdk("list_jobs", Tags={"crew": "a"})["TotalCount"] == 0
     target = {"Scope": "pods", "PodNames": [f"{job_id}-worker-0"]}
     signal = sdk("create_signal", job_id, Signal="SIGUSR1", Target=target)
     assert signal["Status"] == "Failed"
