@@ -8,6 +8,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +21,8 @@ from benchmarks.tools import have, progress
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
-ROUNDS = 9
+ROUNDS = 17
+WARM = 2  # rounds that are not counted
 OURS = "trackside"
 
 
@@ -31,7 +33,6 @@ class Figures:
     samples_per_cpu_second: dict[str, float] = field(default_factory=dict)
     bytes_per_sample: dict[str, float] = field(default_factory=dict)
     latency_ms: dict[str, float] = field(default_factory=dict)
-    answer_bytes: dict[str, int] = field(default_factory=dict)
 
 
 def run() -> None:
@@ -41,6 +42,7 @@ def run() -> None:
     end_ms = time.time_ns() // 1_000_000 // HOUR_MS * HOUR_MS
     _many_jobs(found, end_ms)
     _one_large_job(found, end_ms)
+    _from_json(found, end_ms)
     metricstore_duckdb.run(Workload(10, 8, 6 * HOUR_MS // TICK_MS, end_ms - 6 * HOUR_MS))
     _print(found)
 
@@ -95,6 +97,19 @@ def _one_large_job(found: dict[str, Figures], end_ms: int) -> None:
     _measure(found, "16,384 series", [first, last], questions, whole)
 
 
+def _from_json(found: dict[str, Figures], end_ms: int) -> None:
+    """Measure an hour of samples that come as JSON: what agents send us, what VictoriaMetrics can import."""
+    workload = Workload(10, 8, HOUR_MS // TICK_MS, end_ms - HOUR_MS)
+    progress("from JSON: 1,280 series, 1 h")
+    with tempfile.TemporaryDirectory(prefix="trackside-bench-") as folder:
+        spent = ours.feed_reports(Path(folder) / "fed.db", workload)
+    found[OURS].samples_per_cpu_second["from JSON, 1 h"] = workload.samples / spent
+    if "victoria-metrics" in found:
+        with running_peer("victoria-metrics") as peer:
+            spent = peer.import_json(workload)
+        found["victoria-metrics"].samples_per_cpu_second["from JSON, 1 h"] = workload.samples / spent
+
+
 def _measure(
     found: dict[str, Figures],
     title: str,
@@ -103,44 +118,38 @@ def _measure(
     jobs: Workload,
 ) -> None:
     samples = sum(workload.samples for workload in workloads)
-    for name, figures in found.items():
-        progress(f"{name}: {title}, {samples / 1e6:.1f} million samples")
-        if name == OURS:
-            _measure_ours(figures, title, workloads, questions, jobs)
-            continue
-        with running_peer(name) as peer:
-            figures.samples_per_cpu_second[title] = samples / peer.feed(*workloads)
-            _ask(figures, questions, peer.query)
-            figures.bytes_per_sample[title] = peer.disk_bytes() / samples
+    with ExitStack() as running:
+        folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="trackside-bench-")))
+        progress(f"{OURS}: {title}, {samples / 1e6:.1f} million samples")
+        own, file = found[OURS], folder / "fed.db"
+        own.samples_per_cpu_second[title] = samples / ours.feed(file, *workloads)
+        own.bytes_per_sample[title] = ours.disk_bytes(file) / samples
+        own.bytes_per_sample[f"{title}, rollup only"] = ours.rollup_bytes(file, jobs.end_ms) / samples
+        peers = {name: running.enter_context(running_peer(name)) for name in found if name != OURS}
+        for name, peer in peers.items():
+            progress(f"{name}: the same")
+            found[name].samples_per_cpu_second[title] = samples / peer.feed(*workloads)
+        server = running.enter_context(ours.running_server(folder, file, jobs))
+        _ask(found, questions, {OURS: server.query, **{name: peer.query for name, peer in peers.items()}})
+        for name, peer in peers.items():
+            found[name].bytes_per_sample[title] = peer.disk_bytes() / samples
 
 
-def _measure_ours(
-    figures: Figures,
-    title: str,
-    workloads: list[Workload],
+def _ask(
+    found: dict[str, Figures],
     questions: dict[str, list[Question]],
-    jobs: Workload,
+    stores: dict[str, Callable[[Question], bytes]],
 ) -> None:
-    samples = sum(workload.samples for workload in workloads)
-    with tempfile.TemporaryDirectory(prefix="trackside-bench-") as folder:
-        file = Path(folder) / "fed.db"
-        figures.samples_per_cpu_second[title] = samples / ours.feed(file, *workloads)
-        figures.bytes_per_sample[title] = ours.disk_bytes(file) / samples
-        rolled = ours.rollup_bytes(file, jobs.end_ms) / samples
-        figures.bytes_per_sample[f"{title}, rollup only"] = rolled
-        with ours.running_server(Path(folder), file, jobs) as server:
-            _ask(figures, questions, server.query)
-
-
-def _ask(figures: Figures, questions: dict[str, list[Question]], query: Callable[[Question], bytes]) -> None:
+    """Ask all stores by turns, so that whatever else the machine does meets them alike."""
     for title, every in questions.items():
-        spent = []
+        spent: dict[str, list[float]] = {name: [] for name in stores}
         for question in every:
-            before = time.perf_counter()
-            content = query(question)
-            spent.append(time.perf_counter() - before)
-        figures.latency_ms[title] = statistics.median(spent) * 1000
-        figures.answer_bytes[title] = len(content)
+            for name, query in stores.items():
+                before = time.perf_counter()
+                query(question)
+                spent[name].append(time.perf_counter() - before)
+        for name, seconds in spent.items():
+            found[name].latency_ms[title] = statistics.median(seconds[WARM:]) * 1000
 
 
 def _print(found: dict[str, Figures]) -> None:

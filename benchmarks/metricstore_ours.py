@@ -17,11 +17,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
+
 from benchmarks.metricstore_peers import Question
 from benchmarks.metricstore_workload import Workload, job_id
 from trackside import bootstrap
 from trackside.cli.signing import query_string, sign
 from trackside.config import Settings
+from trackside.domain.exchange import Measured, Report, ReportBatch
 from trackside.domain.job import Job, JobId, JobSpec, NodeId, ProjectId, Role, Task, TaskState, task_name
 from trackside.domain.phase import Phase
 from trackside.domain.resources import Resources
@@ -46,6 +49,24 @@ def feed(path: Path, *workloads: Workload) -> float:
             store.append(batch)
             store.compact()
             spent += time.process_time() - before
+    store.close()
+    return spent
+
+
+def feed_reports(path: Path, workload: Workload) -> float:
+    """Decode an agent's report for each tick and append it; return the processor seconds it took."""
+    store, spent = EmbeddedMetricStore(path, background=False), 0.0
+    for seq, batch in enumerate(workload.batches()):
+        report = Report(seq=seq, measured=Measured(samples=tuple(batch)))
+        body = msgspec.json.encode(ReportBatch(node_id=NodeId("bench"), stream="s", reports=(report,)))
+        before = time.process_time()
+        for given in msgspec.json.decode(body, type=ReportBatch).reports:
+            assert given.measured is not None
+            store.append(given.measured.samples)
+        spent += time.process_time() - before
+    before = time.process_time()
+    store.compact(everything=True)
+    spent += time.process_time() - before
     store.close()
     return spent
 

@@ -131,6 +131,7 @@ def _prepare(writer: sqlite3.Connection) -> None:
     writer.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only heeded before the first table
     writer.execute("PRAGMA journal_mode = WAL")
     writer.execute("PRAGMA synchronous = FULL")
+    writer.execute(f"PRAGMA wal_autocheckpoint = {WAL_BYTES_KEPT // PAGE_BYTES}")
     writer.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
     (version,) = writer.execute("PRAGMA user_version").fetchone()
     if version > FORMAT:

@@ -11,12 +11,13 @@ from trackside.domain.metric import Sample
 from trackside.metricstore.columns import Floats, Ints
 from trackside.metricstore.damage import Damage
 from trackside.metricstore.names import Key, Names, job_of, key_of
-from trackside.metricstore.samples import NOTHING, Samples
+from trackside.metricstore.samples import Samples
 
 log = logging.getLogger(__name__)
 
 NAME_CHARS_MAX = 128
 LABELS_MAX = 32
+BATCHES_REMEMBERED_MAX = 64
 LABEL_CHARS_MAX = 256
 AT_MS_MAX = 1 << 53  # beyond any clock; what a float still tells exactly
 CARD_MAX = 65_535
@@ -31,26 +32,44 @@ class Intake:
 
     def __init__(self, damage: Damage) -> None:
         self._names = Names(damage)
+        self._known_jobs: dict[bytes, frozenset[str]] = {}
         self.dropped = 0
 
     def columns(
         self, writer: sqlite3.Connection, samples: Sequence[Sample], *, floor_ms: int, now_ms: int
-    ) -> tuple[Samples, set[str]]:
+    ) -> tuple[Samples, frozenset[str]]:
         """Return what is a measurement and not too old, and whose it is; in the caller's transaction."""
         good, at_ms, values = _measured(samples, floor_ms)
-        keys = list(map(key_of, good))
-        ids = self._names.ids(keys)
-        jobs = set(map(job_of, good))
-        if None in ids:
-            unknown = [key for key, known in zip(keys, ids, strict=True) if known is None and _named(key)]
-            self._names.learn(writer, unknown, now_ms=now_ms)
-            ids = self._names.ids(keys)
+        try:
+            ids = self._names.ids(good)
+        except KeyError:
+            good, at_ms, values = self._learned(writer, good, at_ms, values, now_ms)
+            ids = self._names.ids(good)
+        if len(good) < len(samples):
+            self.dropped += len(samples) - len(good)
+            log.warning("%d of %d samples were no measurements", len(samples) - len(good), len(samples))
+        jobs = self._jobs_of(ids, good)
         self._names.used(jobs)
-        taken = _without_unknown(ids, at_ms, values)
-        if len(taken) < len(samples):
-            self.dropped += len(samples) - len(taken)
-            log.warning("%d of %d samples were no measurements", len(samples) - len(taken), len(samples))
-        return taken, jobs
+        return Samples(ids, at_ms, values), jobs
+
+    def _learned(
+        self, writer: sqlite3.Connection, samples: Sequence[Sample], at_ms: Ints, values: Floats, now_ms: int
+    ) -> tuple[Sequence[Sample], Ints, Floats]:
+        """Find or make numbers for all series; return the samples of those that can have one."""
+        named = [_named(key_of(sample)) for sample in samples]
+        good = [sample for sample, fine in zip(samples, named, strict=True) if fine]
+        self._names.learn(writer, list(map(key_of, good)), now_ms=now_ms)
+        return good, at_ms[named], values[named]
+
+    def _jobs_of(self, ids: Ints, samples: Sequence[Sample]) -> frozenset[str]:
+        """Return whose samples these are; the same series are sent again and again."""
+        key = ids.tobytes()
+        jobs = self._known_jobs.get(key)
+        if jobs is None:
+            if len(self._known_jobs) >= BATCHES_REMEMBERED_MAX:
+                self._known_jobs.clear()
+            jobs = self._known_jobs[key] = frozenset(map(job_of, samples))
+        return jobs
 
     def forget(self, jobs: Iterable[str]) -> None:
         """Look the series of jobs up again before they are next written."""
@@ -67,16 +86,6 @@ def _measured(samples: Sequence[Sample], floor_ms: int) -> tuple[Sequence[Sample
     if good.all():
         return samples, at_ms, values
     return [one for one, fine in zip(samples, good.tolist(), strict=True) if fine], at_ms[good], values[good]
-
-
-def _without_unknown(ids: Sequence[int | None], at_ms: Ints, values: Floats) -> Samples:
-    if not ids:
-        return NOTHING
-    if None not in ids:
-        return Samples(np.array(ids, np.int64), at_ms, values)
-    known = np.array([one is not None for one in ids])
-    kept = [one for one in ids if one is not None]
-    return Samples(np.array(kept, np.int64), at_ms[known], values[known])
 
 
 def _named(key: Key) -> bool:

@@ -11,8 +11,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 
+import numpy as np
+
 from trackside.domain.metric import Sample
 from trackside.metricstore import sealed
+from trackside.metricstore.columns import Ints
 from trackside.metricstore.damage import Damage
 from trackside.metricstore.layout import GROUP_BITS, GROUP_SIZE, MIXED_GROUPS, SPAN_MS
 from trackside.ports import SeriesKey
@@ -32,9 +35,9 @@ class Names:
         self._ids: dict[Key, int] = {}
         self._keys_of: OrderedDict[str, list[Key]] = OrderedDict()  # least recently written first
 
-    def ids(self, keys: Iterable[Key]) -> list[int | None]:
-        """Return the numbers of those that are remembered."""
-        return list(map(self._ids.get, keys))
+    def ids(self, samples: Sequence[Sample]) -> Ints:
+        """Return the series of samples; raise KeyError if one is not remembered."""
+        return np.fromiter(map(self._ids.__getitem__, map(key_of, samples)), np.int64, len(samples))
 
     def learn(self, writer: sqlite3.Connection, keys: Sequence[Key], *, now_ms: int) -> None:
         """Find or make numbers for series, in the caller's transaction. If that fails: `discard` them."""
