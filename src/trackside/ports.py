@@ -297,6 +297,24 @@ class MetricStore(Protocol):
 
 
 @runtime_checkable
+class MeansInColumns(Protocol):
+    """What a metric store may offer besides: means as columns, for answers of a hundred thousand points."""
+
+    def means_columns(
+        self,
+        job_id: JobId,
+        *,
+        task: str | None,
+        metric: str | None = None,
+        start_ms: int,
+        end_ms: int,
+        step_ms: int,
+    ) -> dict[SeriesKey, tuple[list[int], list[float]]]:
+        """Return, per series, the steps that have samples, ascending, and their means."""
+        ...
+
+
+@runtime_checkable
 class LatestOfMetric(Protocol):
     """What a metric store may offer besides: the newest values of one metric, without reading the others."""
 

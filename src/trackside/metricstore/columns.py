@@ -21,7 +21,7 @@ DECIMALS_MAX = 6
 BINARY = 7  # instead of decimals: the segment is kept as binary floating point
 DIFFERENCES = 8  # added to the decimals: the segment is kept as differences
 WIDTH_BITS = 4  # above them: how wide its numbers are, so that like are packed with like
-WIDTHS = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 13.0, 16.0, 24.0])  # in bits
+WIDTHS = np.array([0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 7.0, 8.0, 12.0, 20.0])  # in bits
 WIDTHS_FROM = 2048  # numbers; of fewer it is not worth it
 WHOLE_MAX = float(1 << 53)  # up to here a float tells whole numbers apart
 

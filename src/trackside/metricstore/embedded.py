@@ -163,16 +163,29 @@ class EmbeddedMetricStore:
         Steps are whole multiples of `step_ms` since the epoch; one that is only partly in the window has
         the samples that are.
         """
+        found = self.means_columns(
+            job_id, task=task, metric=metric, start_ms=start_ms, end_ms=end_ms, step_ms=step_ms
+        )
+        return {key: dict(zip(steps, means, strict=True)) for key, (steps, means) in found.items()}
+
+    def means_columns(
+        self,
+        job_id: JobId,
+        *,
+        task: str | None,
+        metric: str | None = None,
+        start_ms: int,
+        end_ms: int,
+        step_ms: int,
+    ) -> dict[SeriesKey, tuple[list[int], list[float]]]:
+        """Return, per series, the steps that have samples, ascending, and their means."""
         window = _window(start_ms, end_ms, step_ms)
         answer = self._reading.cells(job_id, task=task, metric=metric, window=window, extremes=False)
         if answer is None:
             return {}
         steps = (answer.cells.steps * window.step_ms).tolist()
         means = (answer.cells.total / answer.cells.count).tolist()
-        return {
-            key: dict(zip(steps[first:last], means[first:last], strict=True))
-            for key, first, last in _ranges(answer)
-        }
+        return {key: (steps[first:last], means[first:last]) for key, first, last in _ranges(answer)}
 
     def latest(
         self, job_ids: Sequence[JobId], *, since_ms: int

@@ -2,9 +2,9 @@
 
 from trackside.domain.metric import MINUTE_MS
 
-GROUP_BITS = 6  # series of a group: at most 64, and a series' number is its group's with its slot below
+GROUP_BITS = 7  # series of a group: at most 128, and a series' number is its group's with its slot below
 GROUP_SIZE = 1 << GROUP_BITS
-MIXED_GROUPS = 4  # a job's first groups take its series as they come: a small job is few blocks
+MIXED_GROUPS = 2  # a job's first groups take its series as they come: a small job is few blocks
 SPAN_MINUTES = 240  # of one block
 SPAN_MS = SPAN_MINUTES * MINUTE_MS
 ROW_BITS = (

@@ -66,7 +66,7 @@ def settled(samples: Samples) -> Samples:
     """
     if len(samples) < 2:
         return samples
-    key = _key(samples)
+    key = _key(samples.ids, samples.at_ms)
     if key is None:
         order = np.lexsort((samples.values, samples.at_ms, samples.ids))
         return _last_of_each(samples.where(order))
@@ -103,7 +103,8 @@ def combined(parts: Sequence[Cells]) -> Cells:
         return parts[0]
     ids = np.concatenate([part.ids for part in parts])
     steps = np.concatenate([part.steps for part in parts])
-    order = np.lexsort((steps, ids))
+    key = _key(ids, steps)
+    order = np.lexsort((steps, ids)) if key is None else np.argsort(key, kind="stable")
     ids, steps = ids[order], steps[order]
     fresh = _fresh(ids, steps)
     starts = None if fresh.all() else np.flatnonzero(fresh)
@@ -133,13 +134,13 @@ def _fresh(ids: Ints, steps: Ints) -> Bools:
     return fresh
 
 
-def _key(samples: Samples) -> Ints | None:
-    """Return one number per sample that sorts like series and time, or None if it would not fit."""
-    first_id, first_ms = int(samples.ids.min()), int(samples.at_ms.min())
-    bits = (int(samples.at_ms.max()) - first_ms).bit_length()
-    if (int(samples.ids.max()) - first_id).bit_length() + bits > KEY_BITS:
+def _key(ids: Ints, times: Ints) -> Ints | None:
+    """Return one number each that sorts like series and time, or None if it would not fit."""
+    first_id, first = int(ids.min()), int(times.min())
+    bits = (int(times.max()) - first).bit_length()
+    if (int(ids.max()) - first_id).bit_length() + bits > KEY_BITS:
         return None
-    key: Ints = ((samples.ids - first_id) << bits) | (samples.at_ms - first_ms)
+    key: Ints = ((ids - first_id) << bits) | (times - first)
     return key
 
 

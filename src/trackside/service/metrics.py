@@ -9,7 +9,7 @@ from trackside.domain.errors import TaskNotFound
 from trackside.domain.identity import Caller
 from trackside.domain.job import Job, JobId, Task, task_names
 from trackside.domain.metric import MINUTE_MS, Metric, minute_grid
-from trackside.ports import Clock, LatestOfMetric, MetricStore, SeriesKey
+from trackside.ports import Clock, LatestOfMetric, MeansInColumns, MetricStore, SeriesKey
 from trackside.service.jobs import Jobs
 
 P = ParamSpec("P")
@@ -72,6 +72,17 @@ class Metrics:
             end_ms=end_ms,
             step_ms=step_ms,
         )
+
+    async def columns(
+        self, caller: Caller, job_id: str, *, metric: str, start_ms: int, end_ms: int, step_ms: int
+    ) -> dict[SeriesKey, tuple[list[int], list[float]]]:
+        """Return, per series of a metric, the steps that have samples, ascending, and their means."""
+        window = {"start_ms": start_ms, "end_ms": end_ms, "step_ms": step_ms}
+        if isinstance(self._store, MeansInColumns):
+            job = self._jobs.show(caller, job_id)
+            return await self._ask(self._store.means_columns, job.id, task=None, metric=metric, **window)
+        found = await self.series(caller, job_id, task=None, metric=metric, **window)
+        return {key: (sorted(means), [means[at] for at in sorted(means)]) for key, means in found.items()}
 
     async def latest(
         self, caller: Caller, job_ids: Sequence[str], *, metric: str, since_ms: int
