@@ -13,12 +13,15 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from trackside.agent.control import stop_agent
+from trackside.domain.phase import FINAL, Phase
 
 START_SECONDS = 30.0
+DRAIN_SECONDS = 60.0
 
 
 @dataclass
@@ -90,6 +93,27 @@ class LiveServer:
             self.process.wait(timeout=30)
         stop_agent(self.data_dir, with_tasks=True)
 
+    def stop_jobs(self) -> None:
+        """Delete every job that is not over, and wait until their tasks are gone."""
+        for job in self._active():
+            self.call("DELETE", f"/v2/{self.project_id}/training-jobs/{job['id']}")
+        deadline = time.monotonic() + DRAIN_SECONDS
+        while self._active() or any((self.data_dir / "agent" / "tasks").iterdir()):
+            assert time.monotonic() < deadline, "jobs of an earlier test do not end"
+            time.sleep(0.05)
+
+    def call(self, method: str, path: str) -> Any:
+        """Send a request with the admin's token and return its body."""
+        request = urllib.request.Request(
+            self.endpoint + path, method=method, headers={"X-Auth-Token": self.token}
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.loads(answer.read() or b"null")
+
+    def _active(self) -> list[dict[str, Any]]:
+        states = "&".join(f"state={phase}" for phase in Phase if phase not in FINAL)
+        return list(self.call("GET", f"/api/trackside/v1/jobs?limit=500&{states}")["jobs"])
+
     def _drain(self, process: "subprocess.Popen[str]", listening: threading.Event) -> None:
         assert process.stderr is not None
         with process.stderr:
@@ -112,14 +136,27 @@ def open_dir() -> Iterator[Path]:
         yield Path(name)
 
 
+_shared: list[LiveServer] = []
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """One server for all tests that do not hurt it."""
     live = LiveServer(tmp_path_factory.mktemp("server") / "data")
     try:
-        yield live.start()
+        _shared.append(live.start())
+        yield live
     finally:
+        _shared.clear()
         live.stop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def leave_no_jobs() -> Iterator[None]:
+    """Leave the machine's room to the next file: what a test left running would keep its jobs waiting."""
+    yield
+    for live in _shared:
+        live.stop_jobs()
 
 
 @pytest.fixture
