@@ -3,7 +3,9 @@
 import json
 from collections.abc import Sequence
 
-from trackside.api.operation import Call
+import orjson
+
+from trackside.api.operation import Call, Raw
 from trackside.api.pai_dlc.checks import (
     DAY_MS,
     chosen,
@@ -37,11 +39,8 @@ from trackside.api.pai_dlc.wire_reports import (
     Dashboard,
     EcsSpecList,
     JobEvents,
-    JobMetrics,
-    Metric,
     PodEvents,
     PodLogs,
-    PodMetric,
     SanityCheckResult,
     SanityCheckResults,
     TokenAnswer,
@@ -65,27 +64,16 @@ SPEC_SORT_KEYS = ("CPU", "GPU", "Memory", "GmtCreateTime")
 SANITY_PHASES = ("CheckInit", "DeviceCheck", "SingleNodeCommCheck", "TwoNodeCommCheck", "AllNodeCommCheck")
 
 
-async def get_job_metrics(call: Call) -> JobMetrics:
+async def get_job_metrics(call: Call) -> Raw:
     """Tell how much every pod used, step by step."""
     job, wanted, step = path_job(call), metric_type(call), step_ms(call)
     start, end = steps(call, step, now=now_ms())
-    found = await call.services.metrics.series(
-        call.caller,
-        job.id,
-        task=None,
-        metric=METRIC_TYPES[wanted][0],
-        start_ms=start,
-        end_ms=end,
-        step_ms=step,
+    found = await call.services.metrics.columns(
+        call.caller, job.id, metric=METRIC_TYPES[wanted][0], start_ms=start, end_ms=end, step_ms=step
     )
-    return JobMetrics(
-        job_id=job_id(job),
-        pod_metrics=[
-            PodMetric(pod_id=pod, metrics=[Metric(time=at_ms, value=value) for at_ms, value in points])
-            for pod, points in pod_points(job, found, wanted)
-        ],
-        request_id=call.request_id,
-    )
+    pods = list(pod_points(job, found, wanted))
+    answer = {"JobId": job_id(job), "PodMetrics": pods, "RequestId": call.request_id}
+    return Raw(content=orjson.dumps(answer))
 
 
 async def get_metrics(call: Call) -> CmsMetrics:

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,8 @@ PERIODS = ("15", "60", "900", "3600")
 
 Unit = Callable[[float, Resources], float]
 Means = Mapping[SeriesKey, Mapping[int, float]]
-Point = dict[str, Any]  # as the monitoring service writes it
+Columns = Mapping[SeriesKey, tuple[Sequence[int], Sequence[float]]]
+Point = dict[str, Any]  # as it is written
 
 
 def _as_is(value: float, _: Resources) -> float:
@@ -117,12 +118,19 @@ def steps(call: Call, step: int, *, now: int) -> tuple[int, int]:
     return first, last
 
 
-def pod_points(job: Job, found: Means, name: str) -> Iterator[tuple[str, list[tuple[int, float]]]]:
-    """Yield the points of every pod, in the unit of the metric type; steps without samples are left out."""
+def pod_points(job: Job, found: Columns, name: str) -> Iterator[Point]:
+    """Yield every pod with its points, in the unit of the metric type; steps without samples are left out.
+
+    As plain values: a job of a thousand pods has hundreds of thousands of points.
+    """
     metric, unit = METRIC_TYPES[name]
     for task, resources in _tasks(job):
-        means = found.get(SeriesKey(task, metric), {})
-        yield pod_id(job, task), [(at_ms, value) for at_ms, value in _told(means, unit, resources)]
+        moments, means = found.get(SeriesKey(task, metric), ((), ()))
+        points = [
+            {"Time": at_ms, "Value": round(unit(value, resources), VALUE_DECIMALS)}
+            for at_ms, value in zip(moments, means, strict=True)
+        ]
+        yield {"PodId": pod_id(job, task), "Metrics": points}
 
 
 def cms_points(job: Job, found: Means, wanted: CmsMetric, task: str | None) -> list[Point]:
