@@ -14,6 +14,18 @@ class Level(StrEnum):
     ERROR = "Error"
 
 
+class EventKind(StrEnum):
+    """The turns of a job's life that somebody may want to be told of."""
+
+    STARTED = "started"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    RESTARTED = "restarted"
+    HANGED = "hanged"
+    PREEMPTED = "preempted"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """Tell what happened to a job, when, and who says so."""
@@ -25,3 +37,4 @@ class Event:
     source: str = "trackside"
     task: str | None = None
     attempt: int | None = None
+    kind: EventKind | None = None  # None: nothing to notify anybody of
