@@ -39,7 +39,7 @@ class Books:
         known = self.nodes.values() if wanted is None else (self.node(node_id) for node_id in wanted)
         pool.set_nodes(known)
         for shape in list(pool.queue.shapes.values()):
-            shape.too_large = pool.too_large(shape.roles)
+            shape.too_large = pool.too_large(shape.ask)
             pool.queue.unblock(shape, None)
         for entry in pool.entries():
             entry.evict_seen = None
@@ -49,7 +49,7 @@ class Books:
         """Let a job wait."""
         shape = pool.queue.shape_of(request)
         if shape.waiting == 0:
-            shape.too_large = pool.too_large(shape.roles)
+            shape.too_large = pool.too_large(shape.ask)
         entry = self.waiting[request.job_id] = Entry(request, shape)
         pool.queue.push(entry, pool.lane_key(request, entry.priority))
         return entry

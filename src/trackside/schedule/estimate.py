@@ -9,7 +9,7 @@ import heapq
 from collections.abc import Callable, Sequence
 
 from trackside.domain.pending import Estimate
-from trackside.schedule.fit import assign
+from trackside.schedule.place import place
 from trackside.schedule.pools import Held, PoolState
 from trackside.schedule.queue import Entry
 from trackside.schedule.room import Need, NodeRoom
@@ -66,7 +66,7 @@ def _play(
             heapq.heappush(ends, (end, len(ends), places))
     at_ms = now_ms
     for number, one in enumerate((*ahead, entry), len(pool.held)):
-        while (found := assign(nodes, one.shape.roles)) is None:
+        while (found := place(nodes, one.shape.ask)) is None:
             if not ends:
                 return None
             at_ms, _, places = heapq.heappop(ends)

@@ -6,7 +6,7 @@ Room that is draining already counts as free, so that nobody is ended for what c
 from collections.abc import Sequence
 
 from trackside.domain.job import JobId
-from trackside.schedule.fit import assign
+from trackside.schedule.place import place
 from trackside.schedule.pools import LOOK_AGAIN_MS, Held, PoolState, without
 from trackside.schedule.queue import Entry, total_of
 from trackside.schedule.room import Need, NodeRoom
@@ -89,7 +89,7 @@ def _try(
                 going[held.request.job_id] = held
     if pool.capped and not pool.within_cap(entry.shape.total, _held_by(pool, going)):
         return None
-    return assign(without(nodes, going.values()), entry.shape.roles)
+    return place(without(nodes, going.values()), entry.shape.ask)
 
 
 def _held_by(pool: PoolState, going: dict[JobId, Held]) -> Need:

@@ -8,7 +8,7 @@ from trackside.domain.reason import Reason, ReasonCode
 from trackside.domain.wording import counted
 from trackside.schedule.core import Scheduler
 from trackside.schedule.estimate import estimate
-from trackside.schedule.fit import fits_now
+from trackside.schedule.place import fits_now
 from trackside.schedule.pools import PoolState
 from trackside.schedule.queue import Entry, Shape
 from trackside.schedule.room import MICRO, NodeRoom
@@ -54,7 +54,7 @@ class Reasons:
             victims = [one for one in pool.claims[job_id].victims if one in pool.held]
             return f"{counted(len(victims), 'job')} of lower priority must end first to make room for it"
         if code is ReasonCode.TOO_LARGE:
-            return f"needs {need_text(entry.shape)}, more than the machines of the pool {pool.id} have"
+            return f"needs {need_text(entry.shape)}, more than {_machines(pool, entry.shape)} have"
         if code is ReasonCode.OVER_QUOTA:
             return pool.quota_text(entry.request, entry.shape.total)
         lacking = self._lacking(pool, entry.shape)
@@ -98,7 +98,7 @@ class Reasons:
 
     def _lacking(self, pool: PoolState, shape: Shape) -> Shortage | None:
         if shape not in self._shapes:
-            fits = not shape.blocked and fits_now(pool.nodes, shape.roles)
+            fits = not shape.blocked and fits_now(pool.nodes, shape.ask)
             self._shapes[shape] = None if fits else shortage(pool, shape)
         return self._shapes[shape]
 
@@ -157,6 +157,15 @@ def _free(pool: PoolState) -> Free:
         largest_cpu_cores=max((max(node.cpu, 0) for node in nodes), default=0) / MICRO,
         largest_memory_bytes=max((max(node.memory, 0) for node in nodes), default=0),
         largest_cards=max((_cards(node) for node in nodes), default=0),
+    )
+
+
+def _machines(pool: PoolState, shape: Shape) -> str:
+    allowed = len(shape.ask.allowed(pool.nodes))
+    if allowed == len(pool.nodes):
+        return f"the machines of the pool {pool.id}"
+    return (
+        f"those {allowed} of the {counted(len(pool.nodes), 'machine')} of the pool {pool.id} that it may use"
     )
 
 

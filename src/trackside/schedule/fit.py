@@ -22,18 +22,6 @@ def assign(nodes: Sequence[NodeRoom], roles: Roles) -> list[NodeRoom] | None:
     return None
 
 
-def fits_empty(nodes: Iterable[NodeRoom], roles: Roles) -> bool:
-    """Say whether the gang would fit if nobody held anything."""
-    if len(roles) == 1 and roles[0][1] == 1:
-        return any(node.could_hold(roles[0][0]) for node in nodes)
-    return assign([node.scratch(empty=True) for node in nodes if node.open], roles) is not None
-
-
-def fits_now(nodes: Iterable[NodeRoom], roles: Roles) -> bool:
-    """Say whether the gang fits, and leave everything as it is."""
-    return assign([node.scratch() for node in nodes if node.open], roles) is not None
-
-
 def best(nodes: Iterable[NodeRoom], need: Need) -> NodeRoom | None:
     """Return the machine where one task leaves the least behind."""
     cpu, memory, cards, kind, _ = need

@@ -4,7 +4,8 @@ from trackside.domain.pool import QueuePolicy
 from trackside.schedule.backfill import latest_start_ms
 from trackside.schedule.bookkeeping import Books
 from trackside.schedule.evict import plan_eviction
-from trackside.schedule.fit import assign, best
+from trackside.schedule.fit import best
+from trackside.schedule.place import place
 from trackside.schedule.pools import LOOK_AGAIN_MS, Lock, PoolState
 from trackside.schedule.queue import PRIORITIES, Entry
 from trackside.schedule.room import Need, NodeRoom
@@ -140,7 +141,7 @@ def _drained(nodes: list[NodeRoom], entry: Entry) -> bool:
 
 
 def _gang_room(pool: PoolState, entry: Entry) -> list[NodeRoom] | None:
-    nodes = assign(pool.nodes, entry.shape.roles)
+    nodes = place(pool.nodes, entry.shape.ask)
     if nodes is not None:
         for node, need in zip(nodes, entry.shape.needs, strict=True):
             node.claim(need, -1)  # it is held for good in a moment
@@ -152,7 +153,7 @@ def _backfill(books: Books, pool: PoolState, head: Entry, decisions: list[Decisi
     pool.backfill_due, pool.looked_ms = False, books.now_ms
     if not pool.queue.has_limited():
         return
-    latest = latest_start_ms(pool, head.shape.roles, books.now_ms)
+    latest = latest_start_ms(pool, head.shape.ask, books.now_ms)
     if latest is not None:
         _fill(books, pool, decisions, latest - books.now_ms)
 

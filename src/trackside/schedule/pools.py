@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from trackside.domain.job import JobId
 from trackside.domain.pool import Pool, QueuePolicy, Quota
 from trackside.domain.resources import GIB
-from trackside.schedule.fit import Roles, fits_empty
+from trackside.schedule.place import Ask, fits_empty
 from trackside.schedule.queue import Age, Entry, JobQueue, Lane, Shape, total_of
 from trackside.schedule.room import MICRO, Need, NodeLog, NodeRoom
 from trackside.schedule.values import PRIORITY_MAX, Request
@@ -82,7 +82,7 @@ class PoolState:
         self.looked_ms = 0  # when backfill was last looked at
         self.ended: list[tuple[int, int | None]] = []  # how long jobs ran, and how long they might have
         self._used: dict[tuple[str, str], list[int]] = {}  # by ("project" or "user", name)
-        self._too_large: dict[Roles, bool] = {}
+        self._too_large: dict[Ask, bool] = {}
         self._total = _NOTHING
         self._parked: dict[tuple[str, str], list[Lane]] = {}
 
@@ -108,14 +108,14 @@ class PoolState:
             if kind == "project":
                 self._set_share(project)
 
-    def too_large(self, roles: Roles) -> bool:
+    def too_large(self, ask: Ask) -> bool:
         """Say whether a gang would not fit even if nobody held anything."""
-        known = self._too_large.get(roles)
+        known = self._too_large.get(ask)
         if known is None:
             if len(self._too_large) >= KNOWN_SHAPES_MAX:
                 self._too_large.clear()
-            known = not (self._cap_holds(total_of(roles)) and fits_empty(self.nodes, roles))
-            self._too_large[roles] = known
+            known = not (self._cap_holds(total_of(ask.roles)) and fits_empty(self.nodes, ask))
+            self._too_large[ask] = known
         return known
 
     def lane_key(self, request: Request, priority: int) -> tuple[str, str, int]:

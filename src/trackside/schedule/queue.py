@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 from trackside.schedule.fit import Roles
 from trackside.schedule.index import NodeIndex
-from trackside.schedule.room import Need, NodeRoom, need_of
+from trackside.schedule.place import Ask, ask_of
+from trackside.schedule.room import Need, NodeRoom
 from trackside.schedule.values import PRIORITY_MAX, Request
 
 PRIORITIES = range(PRIORITY_MAX, -1, -1)  # the highest first
@@ -39,6 +40,7 @@ class Shape:
     """What some jobs ask for alike."""
 
     __slots__ = (
+        "ask",
         "blocked",
         "hints",
         "kind",
@@ -52,8 +54,9 @@ class Shape:
         "waiting",
     )
 
-    def __init__(self, roles: Roles) -> None:
-        self.roles = roles
+    def __init__(self, ask: Ask) -> None:
+        self.ask = ask
+        self.roles = roles = ask.roles
         self.total = total_of(roles)
         self.needs = tuple(need for need, count in roles for _ in range(count))  # by rank
         smallest = min((need for need, _ in roles), key=lambda need: need.cards)
@@ -61,7 +64,9 @@ class Shape:
             smallest.cards,
             smallest.kind,
         )  # a machine with fewer takes none of its tasks
-        self.single = self.needs[0] if len(self.needs) == 1 else None  # the need of its only task
+        self.single = (
+            self.needs[0] if len(self.needs) == 1 and ask.where is None else None
+        )  # the need of its only task, if that may go anywhere
         self.lanes: list[dict[tuple[str, str, int], Lane]] = [{} for _ in PRIORITIES]
         self.waiting = 0
         self.blocked = False
@@ -95,7 +100,7 @@ class JobQueue:
     """The waiting jobs of a pool."""
 
     def __init__(self) -> None:
-        self.shapes: dict[Roles, Shape] = {}
+        self.shapes: dict[Ask, Shape] = {}
         self.open: dict[Shape, None] = {}  # shapes with waiting jobs that may fit
         self.blocked: dict[Shape, None] = {}  # shapes with waiting jobs that do not fit now
         self._fronts: list[dict[str, list[tuple[Age, int, Lane]]]] = [{} for _ in PRIORITIES]
@@ -104,14 +109,14 @@ class JobQueue:
 
     def shape_of(self, request: Request) -> Shape:
         """Return the shape of a request, the same object for the same needs."""
-        roles = tuple((need_of(resources), count) for resources, count in request.roles)
-        return self.shapes.get(roles) or Shape(roles)
+        ask = ask_of(request)
+        return self.shapes.get(ask) or Shape(ask)
 
     def push(self, entry: Entry, key: tuple[str, str, int]) -> None:
         """Let a job stand in the lane of that key."""
         shape = entry.shape
         if shape.waiting == 0:
-            self.shapes[shape.roles] = shape
+            self.shapes[shape.ask] = shape
             (self.blocked if shape.blocked else self.open)[shape] = None
         shape.waiting += 1
         lane = shape.lanes[entry.priority].get(key)
@@ -134,7 +139,7 @@ class JobQueue:
         else:
             self.refresh(lane)
         if shape.waiting == 0:
-            del self.shapes[shape.roles]
+            del self.shapes[shape.ask]
             self.open.pop(shape, None)
             self.blocked.pop(shape, None)
             shape.blocked, shape.hints = False, None
@@ -224,6 +229,8 @@ class JobQueue:
         """Say whether a shape may fit, now that a machine has more room; no means no."""
         if shape.single is not None:
             return node is None or node.fits(shape.single)
+        if node is not None and shape.ask.where is not None and not shape.ask.where.allows(node):
+            return False
         if len(shape.roles) > 1:
             return node is None or any(node.fits(need) for need, _ in shape.roles)
         need, count = shape.roles[0]

@@ -28,7 +28,7 @@ def need_text(shape: Shape) -> str:
 
 def shortage(pool: PoolState, shape: Shape) -> Shortage:
     """Say what is missing for a job that does not fit now."""
-    nodes = [node for node in pool.nodes if node.open]
+    nodes = shape.ask.allowed(node for node in pool.nodes if node.open)
     need = max((need for need, _ in shape.roles), key=lambda one: (one.cards, one.memory, one.cpu))
     over = pool.over_cap(shape.total)
     if over is not None:
@@ -53,7 +53,7 @@ def shortage(pool: PoolState, shape: Shape) -> Shortage:
 
 def hints_for(pool: PoolState, shape: Shape, code: ReasonCode, lacking: Shortage | None) -> list[str]:
     """Return what would fit: now if it is room that is missing, at all if the job is too large."""
-    nodes = [node for node in pool.nodes if node.open]
+    nodes = shape.ask.allowed(node for node in pool.nodes if node.open)
     need, count = shape.roles[0]
     if len(shape.roles) > 1 or not nodes:
         return []

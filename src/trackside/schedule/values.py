@@ -25,6 +25,7 @@ class Request:
     max_seconds: int | None = None  # it never runs longer than this
     preemptible: bool = False
     front: bool = False  # it was preempted: first of its priority
+    avoid: frozenset[NodeId] = frozenset()  # machines that are closed for this job alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -143,6 +143,7 @@ class World:
             assert all(self.nodes[slot.node_id].open for slot in decision.slots), (
                 "closed machines take nothing"
             )
+            assert not asked.avoid & {slot.node_id for slot in decision.slots}
             self.running[decision.job_id] = dict(enumerate(decision.slots))
             self.started.append(decision.job_id)
         elif isinstance(decision, Preempt):

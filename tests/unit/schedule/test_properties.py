@@ -59,6 +59,7 @@ def a_request(name: str, seed: int, at: int) -> Request:
         priority=rng.randrange(4),
         preemptible=rng.random() < 0.5,
         max_seconds=rng.choice([None, 10, 100, 1000]),
+        avoid=frozenset(rng.sample(list(map(NodeId, NODES)), rng.choice([0, 0, 0, 0, 1, 2]))),
     )
 
 
@@ -172,6 +173,7 @@ def test_under_fifo_the_head_starts_first(what: list[Step]) -> None:
                 project_id="p",  # type: ignore[arg-type]
                 preemptible=False,
                 max_seconds=None,
+                avoid=frozenset(),
             )
             waiting[asked.job_id] = asked
             started = world.queue(asked)

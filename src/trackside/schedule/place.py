@@ -1,0 +1,54 @@
+"""Knows where a job may go at all, and places its gang there: all of its tasks, or none."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from trackside.domain.job import NodeId
+from trackside.schedule.fit import Roles, assign
+from trackside.schedule.room import NodeRoom, need_of
+from trackside.schedule.values import Request
+
+
+class Where(NamedTuple):
+    """Which machines a job may use."""
+
+    avoid: frozenset[NodeId] = frozenset()  # closed for this job alone
+
+    def allows(self, node: NodeRoom) -> bool:
+        """Say whether the job may use a machine."""
+        return node.id not in self.avoid
+
+
+class Ask(NamedTuple):
+    """What a gang needs, and where it may go. Jobs that ask alike are of one shape."""
+
+    roles: Roles
+    where: Where | None = None  # None: anywhere
+
+    def allowed(self, nodes: Iterable[NodeRoom]) -> list[NodeRoom]:
+        """Return the machines it may use."""
+        where = self.where
+        return list(nodes) if where is None else [node for node in nodes if where.allows(node)]
+
+
+def ask_of(request: Request) -> Ask:
+    """Return what a job asks for."""
+    roles = tuple((need_of(resources), count) for resources, count in request.roles)
+    return Ask(roles, Where(request.avoid) if request.avoid else None)
+
+
+def place(nodes: Sequence[NodeRoom], ask: Ask) -> list[NodeRoom] | None:
+    """Claim room for every task; return the machines by rank, or None, with nothing claimed."""
+    return assign(nodes if ask.where is None else ask.allowed(nodes), ask.roles)
+
+
+def fits_empty(nodes: Iterable[NodeRoom], ask: Ask) -> bool:
+    """Say whether the gang would fit if nobody held anything."""
+    if len(ask.roles) == 1 and ask.roles[0][1] == 1:
+        return any(node.could_hold(ask.roles[0][0]) for node in ask.allowed(nodes))
+    return place([node.scratch(empty=True) for node in nodes if node.open], ask) is not None
+
+
+def fits_now(nodes: Iterable[NodeRoom], ask: Ask) -> bool:
+    """Say whether the gang fits, and leave everything as it is."""
+    return place([node.scratch() for node in nodes if node.open], ask) is not None
