@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from trackside.domain.event import Level
+from trackside.domain.evidence import Evidence
 from trackside.domain.job import Channel, JobId, MetricSource, NodeId, TaskName
 from trackside.domain.metric import Sample
 from trackside.domain.resources import Capacity, Resources
@@ -59,6 +60,29 @@ class Stop:
     grace_seconds: float
 
 
+class ErrandKind(StrEnum):
+    """What a node can be asked to do to a running task besides ending it."""
+
+    STACKS = "stacks"  # say where every process of it stands
+    KILL = "kill"  # the rest are faults, made on purpose
+    FREEZE = "freeze"
+    EXHAUST_MEMORY = "exhaust_memory"
+    FILL_SHM = "fill_shm"
+    SLOW_DOWN = "slow_down"
+    CUT_OFF = "cut_off"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errand:
+    """Do this to a task once; an id that was done (or refused) before is only answered again."""
+
+    id: str
+    key: TaskKey
+    kind: ErrandKind
+    seconds: float | None = None  # how long it lasts, where it can be undone; None: to the task's end
+    amount: float | None = None  # how much, where the kind has a measure
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
     """All that a node should act on now. `version` lets the agent wait for the next change."""
@@ -66,6 +90,7 @@ class Orders:
     version: int
     launch: tuple[Launch, ...] = ()
     stop: tuple[Stop, ...] = ()
+    errands: tuple[Errand, ...] = ()
 
 
 class EndCause(StrEnum):
@@ -103,6 +128,7 @@ class Ended:
     oom_killed: bool = False  # the task's cgroup counted an out-of-memory kill
     memory_peak_bytes: int | None = None
     message: str = ""  # why it could not start, or why its outputs could not be stored
+    evidence: Evidence | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +142,18 @@ class Noted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """An errand was done, or could not be."""
+
+    id: str
+    key: TaskKey
+    kind: ErrandKind
+    at_ms: int
+    done: bool
+    text: str = ""  # what was found, or why it could not be done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """One pass over all sensors of all tasks of a node."""
 
@@ -124,13 +162,14 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """One numbered report; exactly one of the four is set."""
+    """One numbered report; exactly one of the five is set."""
 
     seq: int
     started: Started | None = None
     ended: Ended | None = None
     noted: Noted | None = None
     measured: Measured | None = None
+    answered: Answered | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +179,7 @@ class ReportBatch:
     node_id: NodeId
     stream: str
     reports: tuple[Report, ...]
+    sent_boot_ms: int | None = None  # the node's boot clock when it sent this: relates its times to ours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
