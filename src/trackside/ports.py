@@ -1,6 +1,6 @@
 """The seams of the system in one file: what the inside needs from the outside, as Protocols."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -10,6 +10,7 @@ from trackside.domain.exchange import Orders, Report
 from trackside.domain.identity import User
 from trackside.domain.job import Job, JobId, NodeId, ProjectId
 from trackside.domain.metric import Sample
+from trackside.domain.notice import Notice
 from trackside.domain.phase import Phase
 from trackside.domain.resources import Capacity
 
@@ -246,6 +247,61 @@ class PoolStore(Protocol):
 
     async def nodes(self) -> list[tuple[str, dict[str, Any]]]:
         """Return what was decided about nodes, by node."""
+        ...
+
+
+class TopicStore(Protocol):
+    """Keeps who can be told of jobs, as JSON documents."""
+
+    async def put(self, name: str, value: Mapping[str, Any]) -> None:
+        """Store or replace a topic."""
+        ...
+
+    async def topics(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return all topics, by name."""
+        ...
+
+    async def delete(self, name: str) -> None:
+        """Remove a topic if it is there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """A notice that a topic has not heard of yet."""
+
+    notice_id: int
+    notice: Notice
+    topic: str
+    tries: int = 0
+    due_at_ms: int  # not before
+
+
+class Outbox(Protocol):
+    """Keeps notices from the change of a job until everybody heard; a notice is stored with that change."""
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Call `wake` in this event loop whenever new notices are durable."""
+        ...
+
+    async def fresh(self, *, limit: int) -> list[tuple[int, Notice]]:
+        """Return notices that were not addressed yet, oldest first."""
+        ...
+
+    async def address(self, topics_of: Mapping[int, Collection[str]], *, due_at_ms: int) -> None:
+        """Say which topics hear of each notice; one that nobody hears of goes."""
+        ...
+
+    async def waiting(self, *, limit: int) -> list[Delivery]:
+        """Return deliveries that are not done, those of the oldest notices first."""
+        ...
+
+    async def failed(self, deliveries: Sequence[Delivery], *, due_at_ms: int) -> None:
+        """Count one more try of each, and wait until then with the next."""
+        ...
+
+    async def done(self, deliveries: Sequence[Delivery]) -> None:
+        """Strike deliveries off; a notice goes with its last."""
         ...
 
 

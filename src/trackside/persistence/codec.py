@@ -9,9 +9,10 @@ import msgspec
 from sqlalchemy import Row
 
 from trackside.domain.errors import Invalid
-from trackside.domain.event import Event, Level
+from trackside.domain.event import Event, EventKind, Level
 from trackside.domain.identity import User, UserRole
 from trackside.domain.job import Job, JobId, JobSpec, ProjectId, Record, Task
+from trackside.domain.notice import Notice
 from trackside.domain.phase import Phase
 
 Values = dict[str, Any]
@@ -61,6 +62,7 @@ _state_decoder = msgspec.json.Decoder(_state_type())
 _record_decoder = msgspec.json.Decoder(Record)
 _counts_decoder = msgspec.json.Decoder(dict[str, int])
 _task_decoder = msgspec.json.Decoder(Task)
+_notice_decoder = msgspec.json.Decoder(Notice)
 
 
 def fold(text: str) -> str:
@@ -159,8 +161,14 @@ def event_values(event: Event) -> Values:
         "attempt": event.attempt,
         "message": event.message,
         "message_folded": fold(event.message),
+        "kind": None if event.kind is None else event.kind.value,
     }
     return _checked(values)
+
+
+def notice_values(notice: Notice) -> Values:
+    """Return the row of `notices`; the database numbers it."""
+    return {"doc": _encode(notice)}
 
 
 def encode_counts(counts: Mapping[str, int]) -> str:
@@ -222,7 +230,13 @@ def event_of(row: Row[Any]) -> Event:
         source=row.source,
         task=row.task,
         attempt=row.attempt,
+        kind=None if row.kind is None else EventKind(row.kind),
     )
+
+
+def notice_of_doc(doc: str) -> Notice:
+    """Return the notice of a stored document."""
+    return _notice_decoder.decode(doc)
 
 
 def user_of(row: Row[Any]) -> User:

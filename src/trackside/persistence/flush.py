@@ -14,6 +14,7 @@ from trackside.persistence.codec import (
     encode_counts,
     event_values,
     job_values,
+    notice_values,
     record_values,
     spec_values,
     tag_values,
@@ -62,6 +63,9 @@ _INSERTS: dict[Table, Insert] = {
         schema.documents,
         schema.pools,
         schema.nodes,
+        schema.topics,
+        schema.notices,
+        schema.deliveries,
     )
 }
 _UPDATES: dict[Table, Update] = {table: _update(table) for table in _INSERTS if table is not schema.events}
@@ -88,6 +92,9 @@ def flush(connection: Connection, work: Work) -> None:
         plan.row(schema.pools, {"name": name}, stored, None if doc is None else {"name": name, "doc": doc})
     for node, stored, doc in work.nodes.changes():
         plan.row(schema.nodes, {"id": node}, stored, None if doc is None else {"id": node, "doc": doc})
+    for name, stored, doc in work.topics.changes():
+        plan.row(schema.topics, {"name": name}, stored, None if doc is None else {"name": name, "doc": doc})
+    plan.outbox(work)
     for event in work.events:
         if work.jobs.get(event.job_id) is not None:
             plan.inserts[schema.events].append(event_values(event))
@@ -140,6 +147,15 @@ class _Plan:
             self._tags(job_id, {} if old is None else old.spec.tags, new.spec.tags)
         self._records(job_id, _records(old), _records(new))
         self._tasks(job_id, _tasks(old), _tasks(new))
+
+    def outbox(self, work: Work) -> None:
+        """Plan notices, which are only added and removed, and what became of their deliveries."""
+        self.inserts[schema.notices] += [notice_values(notice) for notice in work.new_notices]
+        self.deletes[schema.notices] += [{"key_id": key} for key, _, doc in work.notices.changes() if not doc]
+        for (notice_id, topic), stored, state in work.deliveries.changes():
+            key: Values = {"notice_id": notice_id, "topic": topic}
+            values = None if state is None else {**key, "tries": state[0], "due_at_ms": state[1]}
+            self.row(schema.deliveries, key, stored, values)
 
     def _tags(self, job_id: JobId, old: Mapping[str, str], new: Mapping[str, str]) -> None:
         for key in _differing(old, new):

@@ -91,7 +91,7 @@ class SqlJobStore:
 
     async def add_events(self, events: Sequence[Event]) -> None:
         """Store events that change no job; those of a job that is gone are dropped."""
-        await self._writer.run(lambda work: work.events.extend(events))
+        await self._writer.run(lambda work: work.tell(events))
 
     async def deleted(self) -> tuple[Job, ...]:
         """Return the jobs that are marked as deleted and over: they can go."""
@@ -110,7 +110,7 @@ class SqlJobStore:
         work.recount(project.id, None, job)
         if self._cache.get(job.id) is not None or not work.jobs.add(job.id, job):
             raise Invalid("a job of this id exists")
-        work.events.extend(update.events)
+        work.tell(update.events, job)
         return job
 
     def _look_up(self, project_id: ProjectId, alias: int | str) -> Job | None:

@@ -135,6 +135,7 @@ events = Table(
     _number("attempt", nullable=True),
     _text("message"),
     _text("message_folded"),
+    _text("kind", nullable=True),
     Index("ix_events_job", "job_id", "at_ms", "id"),
 )
 
@@ -158,6 +159,21 @@ documents = Table(
 # Documents of the installation, not of a project: its pools, and what was decided about its nodes.
 pools = Table("pools", metadata, Column("name", TEXT, primary_key=True), _text("doc"))
 nodes = Table("nodes", metadata, Column("id", TEXT, primary_key=True), _text("doc"))
+
+# Who can be told of jobs.
+topics = Table("topics", metadata, Column("name", TEXT, primary_key=True), _text("doc"))
+
+# What somebody may have to be told: written with the change of the job, outlives the job, and goes when the
+# last delivery has gone. One without deliveries was not addressed yet.
+notices = Table("notices", metadata, Column("id", SERIAL, primary_key=True), _text("doc"))
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("notice_id", BigInteger, ForeignKey("notices.id", ondelete="CASCADE"), primary_key=True),
+    Column("topic", TEXT, primary_key=True),
+    _number("tries"),
+    _number("due_at_ms"),
+)
 
 # How many jobs are in which phase, without those that are being deleted. Kept with every change of a job.
 # A row stays when its count is 0: there are few.

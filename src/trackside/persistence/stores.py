@@ -14,10 +14,11 @@ from trackside.persistence.engine import (
 from trackside.persistence.identities import SqlIdentityStore
 from trackside.persistence.jobs import SqlJobStore
 from trackside.persistence.migrate import migrate
+from trackside.persistence.outbox import SqlOutbox, SqlTopicStore
 from trackside.persistence.pools import SqlPoolStore
 from trackside.persistence.reader import Reader
 from trackside.persistence.writer import Writer
-from trackside.ports import DocumentStore, IdentityStore, JobStore, PoolStore
+from trackside.ports import DocumentStore, IdentityStore, JobStore, Outbox, PoolStore, TopicStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class Stores:
     identities: IdentityStore
     documents: DocumentStore
     pools: PoolStore
+    topics: TopicStore
+    outbox: Outbox
     writer: Writer
     reader: Reader
 
@@ -62,6 +65,8 @@ def open_stores(url: str) -> Stores:
         identities=SqlIdentityStore(writer, reader),
         documents=SqlDocumentStore(writer, reader),
         pools=SqlPoolStore(writer, reader),
+        topics=SqlTopicStore(writer, reader),
+        outbox=SqlOutbox(writer, reader),
         writer=writer,
         reader=reader,
     )

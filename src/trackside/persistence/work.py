@@ -4,7 +4,8 @@ Operations change values in memory and are written together (see `flush`). One t
 alone, without the database hearing of it; ten changes of one job become one row.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,6 +16,7 @@ from trackside.domain.errors import NotFound
 from trackside.domain.event import Event
 from trackside.domain.identity import User
 from trackside.domain.job import Job, JobId, ProjectId
+from trackside.domain.notice import Notice, notice_of
 from trackside.persistence import schema
 from trackside.persistence.cache import JobCache
 from trackside.persistence.codec import check_text, decode_counts, user_of
@@ -35,6 +37,12 @@ _DOCUMENT = select(schema.documents.c.doc).where(
 )
 _POOL = select(schema.pools.c.doc).where(schema.pools.c.name == bindparam("key"))
 _NODE = select(schema.nodes.c.doc).where(schema.nodes.c.id == bindparam("key"))
+_TOPIC = select(schema.topics.c.doc).where(schema.topics.c.name == bindparam("key"))
+_NOTICE = select(schema.notices.c.doc).where(schema.notices.c.id == bindparam("key"))
+_TOPICS_WAITING = select(schema.deliveries.c.topic).where(schema.deliveries.c.notice_id == bindparam("key"))
+_DELIVERY = select(schema.deliveries.c.tries, schema.deliveries.c.due_at_ms).where(
+    schema.deliveries.c.notice_id == bindparam("notice"), schema.deliveries.c.topic == bindparam("topic")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +57,7 @@ class Project:
 
 StreamKey = tuple[str, str]  # node, stream
 DocumentKey = tuple[ProjectId, str, str]  # project, kind, id
+DeliveryKey = tuple[int, str]  # notice, topic
 
 
 class Work:
@@ -64,7 +73,11 @@ class Work:
         self.documents: Ledger[DocumentKey, str] = Ledger(self._read_document)
         self.pools: Ledger[str, str] = Ledger(lambda name: self._read_text(_POOL, name))
         self.nodes: Ledger[str, str] = Ledger(lambda node: self._read_text(_NODE, node))
+        self.topics: Ledger[str, str] = Ledger(lambda name: self._read_text(_TOPIC, name))
+        self.notices: Ledger[int, str] = Ledger(self._read_notice)
+        self.deliveries: Ledger[DeliveryKey, tuple[int, int]] = Ledger(self._read_delivery)
         self.events: list[Event] = []
+        self.new_notices: list[Notice] = []
 
     @property
     def changed(self) -> bool:
@@ -75,13 +88,14 @@ class Work:
     def savepoint(self) -> Iterator[None]:
         """Take back everything done inside if it raises."""
         marks = [(ledger, ledger.mark()) for ledger in self._ledgers()]
-        events = len(self.events)
+        events, notices = len(self.events), len(self.new_notices)
         try:
             yield
         except BaseException:
             for ledger, mark in marks:
                 ledger.rollback(mark)
             del self.events[events:]
+            del self.new_notices[notices:]
             raise
 
     def project(self, project_id: ProjectId) -> Project:
@@ -95,13 +109,21 @@ class Work:
         """Take over a job's next state; its revision grows only if something changed."""
         job, events = update.job, update.events
         assert (job.id, job.project_id, job.number) == (current.id, current.project_id, current.number)
-        self.events += events
+        self.tell(events, job)
         if job is current or replace(job, revision=current.revision) == current:
             return current
         job = replace(job, revision=current.revision + 1)
         self.jobs.put(job.id, job)
         self.recount(job.project_id, current, job)
         return job
+
+    def tell(self, events: Sequence[Event], job: Job | None = None) -> None:
+        """Keep events, and a notice of each that has a kind: of the job as it is at this moment."""
+        self.events += events
+        for event in events:
+            about = (job or self.jobs.get(event.job_id)) if event.kind is not None else None
+            if about is not None:
+                self.new_notices.append(notice_of(about, event, notice_id=uuid.uuid4().hex))
 
     def recount(self, project_id: ProjectId, old: Job | None, new: Job | None) -> None:
         """Keep the project's counts right when a job enters or leaves the lists of a workspace."""
@@ -124,6 +146,12 @@ class Work:
                 yield job
         yield from (job for job in changed.values() if job is not None and not job.final)
 
+    def topics_waiting(self, notice_id: int) -> Iterator[str]:
+        """Yield the topics that have not heard of a notice, of those that were stored before."""
+        for topic in self._connect().scalars(_TOPICS_WAITING, {"key": notice_id}).all():
+            if self.deliveries.get((notice_id, topic)) is not None:
+                yield topic
+
     def _ledgers(self) -> tuple[Ledger[Any, Any], ...]:
         return (
             self.jobs,
@@ -133,6 +161,9 @@ class Work:
             self.documents,
             self.pools,
             self.nodes,
+            self.topics,
+            self.notices,
+            self.deliveries,
         )
 
     def _read_job(self, job_id: JobId) -> Job | None:
@@ -160,6 +191,14 @@ class Work:
         check_text(*key)
         project_id, kind, document_id = key
         return self._connect().scalar(_DOCUMENT, {"project": project_id, "kind": kind, "key": document_id})
+
+    def _read_notice(self, notice: int) -> str | None:
+        found: str | None = self._connect().scalar(_NOTICE, {"key": notice})
+        return found
+
+    def _read_delivery(self, key: DeliveryKey) -> tuple[int, int] | None:
+        row = self._connect().execute(_DELIVERY, {"notice": key[0], "topic": key[1]}).one_or_none()
+        return None if row is None else (row.tries, row.due_at_ms)
 
     def _read_text(self, statement: Select[Any], key: str) -> str | None:
         check_text(key)

@@ -84,6 +84,7 @@ class Writer:
         self._connection: Connection | None = None
         self._closed = False
         self.commits = 0  # transactions that wrote something
+        self.noticed: Callable[[], None] = _nothing  # called here once new notices are durable
 
     @property
     def connected(self) -> bool:
@@ -221,6 +222,8 @@ class Writer:
             return outcomes
         self._commit_transaction()
         self._cache.publish((job_id, new) for job_id, _, new in work.jobs.changes())
+        if work.new_notices:
+            self.noticed()
         return outcomes
 
     def _begin(self) -> Connection:
@@ -281,6 +284,10 @@ def _run(work: Work, waiting: _Waiting) -> _Outcome:
         raise
     except Exception as error:
         return _Outcome(waiting, error=error)
+
+
+def _nothing() -> None:
+    """Stand for nobody who wants to hear of notices."""
 
 
 def _settle_all(outcomes: Sequence[_Outcome]) -> None:
