@@ -1,7 +1,13 @@
-"""Knows how to say why a task ended, from what its node saw."""
+"""Knows how to say why a task ended, from what its node saw: one dominant cause and what to do next.
 
+Causes are tried in the order of how much they explain: what the kernel counted comes before what a card
+reported, that before a full disk, that before the task's own last words.
+"""
+
+import signal as signals
 from collections.abc import Callable
 
+from trackside.domain.evidence import Evidence, FullPlace
 from trackside.domain.exchange import EndCause, Ended
 from trackside.domain.job import Job, Task
 from trackside.domain.reason import Certainty, Reason, ReasonCode
@@ -13,6 +19,22 @@ _SHELL_CODES = {
     SHELL_CANNOT_EXECUTE: ("the command could not be executed", "check that it is executable (chmod +x)"),
     SHELL_NOT_FOUND: ("the command was not found", "check its name, its path and the job's environment"),
 }
+# Signals a process gets for what it does itself; any other came from somebody.
+CRASHES = (
+    signals.SIGSEGV,
+    signals.SIGABRT,
+    signals.SIGBUS,
+    signals.SIGFPE,
+    signals.SIGILL,
+    signals.SIGTRAP,
+    signals.SIGSYS,
+    signals.SIGPIPE,
+    signals.SIGXCPU,
+    signals.SIGXFSZ,
+)
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a name to compare with
+_SEE_LOG = "the end of its log says more"
+_NOTHING_SEEN = Evidence()
 
 
 def end_reason(job: Job, task: Task, news: Ended) -> Reason:
@@ -31,14 +53,6 @@ def _exited(job: Job, task: Task, news: Ended) -> Reason:
     del job
     if news.oom_killed:
         return _out_of_memory(task, news)
-    if news.signal is not None:
-        name = signal_name(news.signal)
-        return Reason(
-            text=f"{task.name} was ended by {name}",
-            code=ReasonCode.SIGNAL,
-            task=task.name,
-            hint="nothing in Trackside sent it: see the end of its log, and who else may kill processes here",
-        )
     if news.exit_code == 0 and news.message:  # it did its work, but what it made could not be kept
         return Reason(
             text=f"{task.name}: {news.message}",
@@ -48,21 +62,130 @@ def _exited(job: Job, task: Task, news: Ended) -> Reason:
         )
     if news.exit_code == 0:
         return Reason(text=f"{task.name} exited 0", code=ReasonCode.COMPLETED, task=task.name)
-    meaning, hint = _SHELL_CODES.get(news.exit_code or 0, ("", "the end of its log says more"))
-    text = f"{task.name} exited with code {news.exit_code}" + (f": {meaning}" if meaning else "")
-    return Reason(text=text, code=ReasonCode.EXIT_CODE, task=task.name, hint=hint)
+    seen = news.evidence or _NOTHING_SEEN
+    told = (find(task, news, seen) for find in _BY_EVIDENCE)
+    return next((reason for reason in told if reason is not None), None) or _exit_code(task, news)
 
 
 def _out_of_memory(task: Task, news: Ended) -> Reason:
     limit = task.resources.memory_bytes
     peak = min(news.memory_peak_bytes or limit, limit)
+    counter = "the out-of-memory counter of its cgroup went up"
+    seen = news.evidence
+    if seen is not None and seen.oom_kills_after is not None:
+        counter = (
+            "the out-of-memory counter of its cgroup went from "
+            f"{seen.oom_kills_before or 0} to {seen.oom_kills_after}"
+        )
     return Reason(
         text=f"{task.name} ran out of memory ({size_text(peak)} of {size_text(limit)})",
         code=ReasonCode.OUT_OF_MEMORY,
         task=task.name,
-        evidence=("the out-of-memory counter of its cgroup went up",),
+        evidence=(counter,),
         hint="ask for a flavor with more memory, or make the job use less",
     )
+
+
+def _host_out_of_memory(task: Task, news: Ended, seen: Evidence) -> Reason | None:
+    del news
+    if seen.host_oom is None:
+        return None
+    return Reason(
+        text=f"{task.name} was killed by the kernel: the machine {task.node_id} had no memory left",
+        code=ReasonCode.HOST_OUT_OF_MEMORY,
+        task=task.name,
+        evidence=(seen.host_oom,),
+        hint="the flavors of this machine add up to more memory than it has, or others use it too",
+    )
+
+
+def _device_fault(task: Task, news: Ended, seen: Evidence) -> Reason | None:
+    if not seen.device_faults:
+        return None
+    first = seen.device_faults[0]
+    return Reason(
+        text=f"{task.name} failed ({_how(news)}) after card {first.card} of {task.node_id} "
+        f"had reported {first.code}: {first.text}",
+        code=ReasonCode.DEVICE_FAULT,
+        certainty=Certainty.LIKELY,
+        task=task.name,
+        evidence=tuple(f"card {one.card}: {one.code} {one.text}" for one in seen.device_faults),
+        hint="start it again" if first.heals else "have the card looked at before it is used again",
+    )
+
+
+def _full(task: Task, news: Ended, seen: Evidence) -> Reason | None:
+    if not seen.full:
+        return None
+    place = min(seen.full, key=lambda one: one.shared)
+    in_memory = place.path == SHARED_MEMORY
+    name = f"its {place.path}" if in_memory else f"the disk at {place.path}"
+    return Reason(
+        text=f"{task.name} failed ({_how(news)}) while {name} was full ({_room(place)})",
+        code=ReasonCode.SHM_FULL if in_memory else ReasonCode.DISK_FULL,
+        certainty=Certainty.LIKELY,
+        task=task.name,
+        evidence=_last_words(seen),
+        hint="let it keep less there, or give it more memory" if in_memory else "make room on that disk",
+    )
+
+
+def _signal(task: Task, news: Ended, seen: Evidence) -> Reason | None:
+    if news.signal is None:
+        return None
+    crashed = news.signal in CRASHES
+    name = signal_name(news.signal)
+    return Reason(
+        text=f"{task.name} crashed with {name}"
+        if crashed
+        else f"{task.name} was killed by {name} from outside",
+        code=ReasonCode.SIGNAL if crashed else ReasonCode.KILLED_FROM_OUTSIDE,
+        task=task.name,
+        evidence=_last_words(seen),
+        hint=_SEE_LOG
+        if crashed
+        else "neither Trackside nor the kernel sent it: see who else may kill processes here",
+    )
+
+
+def _exception(task: Task, news: Ended, seen: Evidence) -> Reason | None:
+    if seen.traceback is None:
+        return None
+    last = seen.traceback.strip().splitlines()[-1]
+    return Reason(
+        text=f"{task.name} exited with code {news.exit_code}: {last}",
+        code=ReasonCode.EXCEPTION,
+        task=task.name,
+        evidence=_last_words(seen),
+        hint="the traceback is in its log",
+    )
+
+
+def _exit_code(task: Task, news: Ended) -> Reason:
+    meaning, hint = _SHELL_CODES.get(news.exit_code or 0, ("", _SEE_LOG))
+    text = f"{task.name} exited with code {news.exit_code}" + (f": {meaning}" if meaning else "")
+    return Reason(text=text, code=ReasonCode.EXIT_CODE, task=task.name, hint=hint)
+
+
+_BY_EVIDENCE: tuple[Callable[[Task, Ended, Evidence], Reason | None], ...] = (
+    _host_out_of_memory,
+    _device_fault,
+    _full,
+    _signal,
+    _exception,
+)
+
+
+def _how(news: Ended) -> str:
+    return f"exit code {news.exit_code}" if news.signal is None else signal_name(news.signal)
+
+
+def _room(place: FullPlace) -> str:
+    return f"{size_text(place.used_bytes)} of {size_text(place.size_bytes)}"
+
+
+def _last_words(seen: Evidence) -> tuple[str, ...]:
+    return tuple(words for words in (seen.traceback, seen.collective_error) if words)
 
 
 def _stopped(job: Job, task: Task) -> Reason:

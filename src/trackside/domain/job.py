@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NewType
 
+from trackside.domain.evidence import Evidence
+from trackside.domain.fault import HangPolicy, Recovery, RecoveryPolicy, Scenario
 from trackside.domain.phase import FINAL, Phase
 from trackside.domain.reason import Reason
 from trackside.domain.resources import Resources
@@ -16,6 +18,7 @@ TaskName = NewType("TaskName", str)  # "worker-0": role and index
 
 DEFAULT_POOL = "default"
 DEFAULT_GRACE_SECONDS = 30.0
+NO_RECOVERY = RecoveryPolicy()
 
 
 class Access(StrEnum):
@@ -117,6 +120,8 @@ class JobSpec:
     log_export_url: str | None = None
     custom_metrics: tuple[MetricSource, ...] = ()
     log_patterns: tuple[tuple[str, str], ...] = ()  # (metric's name, regular expression) of numbers in logs
+    recovery: RecoveryPolicy = NO_RECOVERY
+    hang: HangPolicy | None = None  # None: nobody looks
     # What the creator's dialect said beyond the above, by dialect: kept word for word and given back.
     declared: Mapping[str, Any] = field(default_factory=dict)
 
@@ -141,6 +146,7 @@ class TaskState(StrEnum):
     STARTING = "starting"  # the node is staging and launching it
     RUNNING = "running"
     ENDED = "ended"  # its whole process tree was seen empty
+    WAITING = "waiting"  # it failed and is to be replaced; has no place yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +158,7 @@ class Task:
     index: int  # within the role
     rank: int  # within the job
     attempt: int  # counts the task's own starts, over all records
+    record: int = 1  # the number of the record it belongs to
     node_id: NodeId
     resources: Resources
     cards: tuple[int, ...] = ()  # which cards of the node are its own
@@ -163,6 +170,10 @@ class Task:
     exit_code: int | None = None  # 128+n when signal n ended it
     signal: int | None = None
     reason: Reason | None = None
+    ended_order_ms: int | None = None  # when it ended, by a clock all nodes of the job share
+    stopped_by_us: bool = False
+    memory_peak_bytes: int | None = None
+    evidence: Evidence | None = None
 
 
 class StartType(StrEnum):
@@ -173,13 +184,14 @@ class StartType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Restart:
-    """One task's restart in its place, while the attempt goes on."""
+class Exit:
+    """How one task of an attempt ended."""
 
     task: TaskName
-    at_ms: int  # when the old start ended
-    reason: Reason
-    up_at_ms: int | None = None  # when the new start ran
+    exit_code: int | None = None
+    signal: int | None = None
+    order_ms: int | None = None  # by a clock all nodes of the job share
+    stopped_by_us: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,17 +207,22 @@ class Record:
     duration_ms: int | None = None  # of the longest task, monotonic
     reason: Reason | None = None
     culprit: TaskName | None = None
-    restarts: tuple[Restart, ...] = ()
+    recoveries: tuple[Recovery, ...] = ()  # of faults in this attempt, in order; the last may have ended it
+    exits: tuple[Exit, ...] = ()  # once it is over: the first to end first
     master_port: int | None = None  # where rank 0 listens for the others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """The job's fate, decided while some of its tasks still live. QUEUED: it was preempted."""
+    """What the attempt ends in, decided while some of its tasks still live.
+
+    QUEUED: it was preempted, or is recovered through the queue; RESTARTING: all is started again in place.
+    """
 
     phase: Phase
     reason: Reason
     decided_at_ms: int
+    scenario: Scenario | None = None  # a fault ends it: what follows is decided when all tasks have ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +250,7 @@ class Job:
     node_counts: tuple[tuple[int, int], ...] = ()  # (ms, running tasks) at every change
     ending: Ending | None = None
     reason: Reason | None = None  # why it is where it is
+    suspicion: Reason | None = None  # why it seems to hang; gone when it moves again
     deleting: bool = False  # its owner deleted it; it goes once its tasks have drained
     revision: int = 0
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from trackside.domain.exchange import Launch, TaskKey
 from trackside.domain.job import Job, Task
-from trackside.domain.policies import restarts_used, role_of
+from trackside.domain.policies import restarts_in_place, role_of, schedule_count
 
 TENSORFLOW = "tensorflow"
 EVALUATOR = "evaluator"
@@ -60,8 +60,8 @@ def task_environment(job: Job, task: Task, hosts: Sequence[str]) -> dict[str, st
         "MA_NUM_GPUS": task.resources.cards,
         "MA_TASK_NAME": task.role,
         "MA_CURRENT_INSTANCE_NAME": f"{job.id}-{task.name}",
-        "MA_SCHEDULE_CNT": record.number,
-        "MA_PROC_START_CNT": 1 + restarts_used(job, task),
+        "MA_SCHEDULE_CNT": schedule_count(job, task),
+        "MA_PROC_START_CNT": 1 + restarts_in_place(job, task),
         "MASTER_ADDR": hosts[0],
         "MASTER_PORT": record.master_port,
         "RANK": task.rank,

@@ -1,7 +1,10 @@
 """Knows when a task is started again and when a job has done what it was asked to."""
 
+import itertools
+
 from trackside.domain.exchange import EndCause, Ended
-from trackside.domain.job import Job, RestartPolicy, Role, SuccessPolicy, Task, TaskState
+from trackside.domain.fault import RecoverLevel, RecoverResult, Recovery
+from trackside.domain.job import Job, RestartPolicy, Role, StartType, SuccessPolicy, Task, TaskState
 from trackside.domain.reason import Reason, ReasonCode
 
 # Ends that starting again in the same place would only repeat.
@@ -16,7 +19,21 @@ def role_of(job: Job, task: Task) -> Role:
 
 def restarts_used(job: Job, task: Task) -> int:
     """Return how often the task was restarted in the current attempt."""
-    return sum(restart.task == task.name for restart in job.records[-1].restarts)
+    recoveries = job.records[-1].recoveries
+    return sum(one.task == task.name and one.level is RecoverLevel.TASK_RESTART for one in recoveries)
+
+
+def schedule_count(job: Job, task: Task) -> int:
+    """Return how often the task was given a place: with the job, or to replace one that failed."""
+    return sum(record.start_type is StartType.SCHEDULED for record in job.records) + sum(
+        one.task == task.name and _replaced(one) for record in job.records for one in record.recoveries
+    )
+
+
+def restarts_in_place(job: Job, task: Task) -> int:
+    """Return how often the task was started again in the place it has."""
+    attempts = itertools.takewhile(lambda one: one.start_type is StartType.RESTARTED, reversed(job.records))
+    return sum(1 for _ in attempts) + restarts_used(job, task)
 
 
 def wants_restart(job: Job, task: Task, news: Ended) -> bool:
@@ -49,3 +66,10 @@ def _chief(job: Job) -> Task:
     chiefs = [task for task in job.tasks if role_of(job, task).chief]
     workers = [task for task in job.tasks if not role_of(job, task).service]
     return (chiefs or workers or job.tasks)[0]
+
+
+def _replaced(one: Recovery) -> bool:
+    return one.level is RecoverLevel.POD_RESCHEDULE and one.result in (
+        RecoverResult.RECOVERING,
+        RecoverResult.SUCCESS,
+    )

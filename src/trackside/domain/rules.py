@@ -4,37 +4,46 @@ Nothing here reads a clock or starts anything: times come in, decisions go out. 
 these steps is healed by taking them again, because each leaves alone what has happened already.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from trackside.domain import recovery
+from trackside.domain.closing import (
+    Change,
+    all_ended,
+    finish,
+    resolve,
+    start_place,
+    tell,
+    with_record,
+    with_task,
+)
 from trackside.domain.endings import end_reason, exit_code
-from trackside.domain.event import Event, Level
-from trackside.domain.exchange import EndCause, Ended, Noted, Report, Started
+from trackside.domain.event import Event, EventKind, Level
+from trackside.domain.exchange import Answered, EndCause, Ended, Noted, Report, Started
+from trackside.domain.fault import BY_QUEUE, IN_PLACE, RecoverLevel, RecoverResult, Recovery, Scenario
 from trackside.domain.job import (
     Ending,
     Job,
     NodeId,
-    Record,
-    Restart,
     Slot,
     Task,
-    TaskName,
     TaskState,
     task_name,
 )
-from trackside.domain.phase import FINAL, Phase, advance
+from trackside.domain.phase import Phase, advance
 from trackside.domain.policies import done_reason, wants_restart
 from trackside.domain.reason import Reason, ReasonCode
 from trackside.domain.wording import counted, duration_text
 
-Change = tuple[Job, tuple[Event, ...]]
 ALIVE = (TaskState.PLACED, TaskState.STARTING, TaskState.RUNNING)
-_OUTCOME = {
-    Phase.SUCCEEDED: "succeeded",
-    Phase.FAILED: "failed",
-    Phase.CREATE_FAILED: "could not be started",
-    Phase.STOPPED: "stopped",
+_IN_WORDS = {
+    RecoverLevel.NPU_PROC_RESTART: "starting all tasks again where they were",
+    RecoverLevel.GPU_PROC_RESTART: "starting all tasks again where they were",
+    RecoverLevel.PROC_RESTART: "starting all tasks again where they were",
+    RecoverLevel.POD_RESCHEDULE: "replacing it",
+    RecoverLevel.JOB_RESCHEDULE: "queueing the job again",
+    RecoverLevel.JOB_RESCHEDULE_WITH_TAINT: "isolating what is faulty and queueing the job again",
 }
 
 
@@ -50,7 +59,7 @@ def place(job: Job, slots: Sequence[Slot], *, master_port: int, at_ms: int) -> C
         reason=None,
     )
     where = ", ".join(sorted({slot.node_id for slot in slots}))
-    return moved, (_event(job, at_ms, f"starting {counted(len(tasks), 'task')} on {where}"),)
+    return moved, (tell(job, at_ms, f"starting {counted(len(tasks), 'task')} on {where}"),)
 
 
 def apply_report(job: Job, report: Report) -> Change | None:
@@ -61,6 +70,8 @@ def apply_report(job: Job, report: Report) -> Change | None:
         return _ended(job, report.ended)
     if report.noted:
         return job, (_noted(job, report.noted),)
+    if report.answered:
+        return job, (_answered(job, report.answered),)
     return None
 
 
@@ -72,14 +83,15 @@ def ask_stop(job: Job, *, by: str, at_ms: int) -> Change:
 
 def end_early(job: Job, reason: Reason, *, at_ms: int) -> Change:
     """Stop a job that is not over: at once if nothing of it runs, else when its tasks have drained."""
+    job = _without_waiting(job)
     if all(task.state is TaskState.ENDED for task in job.tasks):
-        return _finish(job, Phase.STOPPED, reason, at_ms)
+        return finish(job, Phase.STOPPED, reason, at_ms)
     phase = job.phase if job.phase is Phase.STOPPING else advance(job.phase, Phase.STOPPING)
-    if job.ending is not None and job.ending.phase is not Phase.QUEUED:
+    if job.ending is not None and job.ending.phase not in (Phase.QUEUED, Phase.RESTARTING):
         # Its fate is sealed already; the wish to stop does not change why.
-        return replace(job, phase=phase), ()
+        return replace(job, phase=phase, ending=replace(job.ending, scenario=None)), ()
     ending = Ending(phase=Phase.STOPPED, reason=reason, decided_at_ms=at_ms)
-    return replace(job, phase=phase, ending=ending), (_event(job, at_ms, f"stopping: {reason.text}"),)
+    return replace(job, phase=phase, ending=ending), (tell(job, at_ms, f"stopping: {reason.text}"),)
 
 
 def overdue_reason(job: Job) -> Reason:
@@ -105,7 +117,70 @@ def preempt(job: Job, for_job: Job, *, at_ms: int) -> Change | None:
         hint="it is queued again by itself; save checkpoints, or submit it with a higher priority",
     )
     ending = Ending(phase=Phase.QUEUED, reason=reason, decided_at_ms=at_ms)
-    return replace(job, ending=ending), (_event(job, at_ms, reason.text, Level.WARNING),)
+    told = tell(job, at_ms, reason.text, Level.WARNING, kind=EventKind.PREEMPTED)
+    return replace(_without_waiting(job), ending=ending), (told,)
+
+
+def suspect(job: Job, reason: Reason, *, at_ms: int) -> Change | None:
+    """Take note that a job seems to hang; start it again in place if it asked for that."""
+    if job.phase is not Phase.RUNNING or job.ending is not None or job.suspicion is not None:
+        return None
+    told = tell(job, at_ms, reason.text, Level.WARNING, task=reason.task, kind=EventKind.HANGED)
+    job = replace(job, suspicion=reason)
+    fault = recovery.Fault(scenario=Scenario.HANGED, reason=reason, at_ms=at_ms)
+    answer = recovery.choose(job, fault)
+    if answer.level is None:
+        return _with_recoveries(job, answer.steps), (told,)
+    ending = Ending(phase=Phase.RESTARTING, reason=reason, decided_at_ms=at_ms, scenario=Scenario.HANGED)
+    return replace(job, ending=ending), (told, tell(job, at_ms, _IN_WORDS[answer.level]))
+
+
+def clear(job: Job, *, at_ms: int) -> Change | None:
+    """Take a suspicion back: the job moves again."""
+    if job.suspicion is None or job.ending is not None:
+        return None
+    return replace(job, suspicion=None), (tell(job, at_ms, "it moves again"),)
+
+
+def replace_task(job: Job, rank: int, slot: Slot, *, at_ms: int) -> Change | None:
+    """Give a task that is to be replaced its new place; the attempt goes on."""
+    task = next((one for one in job.tasks if one.rank == rank and one.state is TaskState.WAITING), None)
+    if task is None or job.ending is not None:
+        return None
+    placed = replace(task, state=TaskState.PLACED, node_id=slot.node_id, cards=slot.cards)
+    told = tell(job, at_ms, f"starting {task.name} again on {slot.node_id}", task=task.name)
+    return with_task(job, placed, at_ms), (told,)
+
+
+def cannot_replace(job: Job, why: str, *, at_ms: int) -> Change | None:
+    """Fall back to the next coarser level: there is no place for a task that was to be replaced."""
+    waiting = [task.name for task in job.tasks if task.state is TaskState.WAITING]
+    if not waiting or job.ending is not None:
+        return None
+    job = _without_waiting(resolve(job, RecoverResult.DOWNGRADE, at_ms, note=why, tasks=frozenset(waiting)))
+    task = next(one for one in job.tasks if one.name == waiting[0])
+    fault = recovery.task_fault(task, at_ms=task.ended_at_ms or at_ms)
+    answer = recovery.choose(job, fault, coarser_than=RecoverLevel.POD_RESCHEDULE)
+    told = tell(job, at_ms, f"{task.name} cannot be replaced: {why}", Level.WARNING, task=task.name)
+    job = replace(job, ending=_ending(answer, fault, at_ms))
+    if all(one.state is TaskState.ENDED for one in job.tasks):
+        return all_ended(job, at_ms, (told,), coarser_than=RecoverLevel.POD_RESCHEDULE)
+    return job, (told,)
+
+
+def give_up_waiting(job: Job, *, at_ms: int) -> Change | None:
+    """Fail a job that was queued again to recover and got no room for too long."""
+    trying = recovery.open_recovery(job)
+    if job.phase is not Phase.QUEUED or trying is None or trying.level not in BY_QUEUE:
+        return None
+    limit = duration_text((job.spec.recovery.wait_seconds_max or 0) * 1000)
+    reason = Reason(
+        text=f"no room to restart for {limit}, after this: {trying.reason.text}",
+        code=ReasonCode.RECOVERY_TIMEOUT,
+        task=trying.task,
+        hint="trackside explain says what it waited for; submit it again when there is room",
+    )
+    return finish(job, Phase.FAILED, reason, at_ms)
 
 
 def lose_node(job: Job, node_id: NodeId, *, at_ms: int) -> Change | None:
@@ -113,7 +188,7 @@ def lose_node(job: Job, node_id: NodeId, *, at_ms: int) -> Change | None:
     if job.phase not in (Phase.STARTING, Phase.RUNNING, Phase.RESTARTING) or not _lives_on(job, node_id):
         return None
     reason = Reason(text=f"the node {node_id} does not answer", code=ReasonCode.NODE_LOST)
-    event = _event(job, at_ms, reason.text, Level.WARNING)
+    event = tell(job, at_ms, reason.text, Level.WARNING)
     return replace(job, phase=advance(job.phase, Phase.LOST), reason=reason), (event,)
 
 
@@ -122,23 +197,14 @@ def regain_node(job: Job, node_id: NodeId, *, at_ms: int) -> Change | None:
     if job.phase is not Phase.LOST or not _lives_on(job, node_id):
         return None
     phase = advance(job.phase, Phase.RUNNING if _all_up(job) else Phase.STARTING)
-    return replace(job, phase=phase, reason=None), (_event(job, at_ms, f"the node {node_id} answers again"),)
+    return replace(job, phase=phase, reason=None), (tell(job, at_ms, f"the node {node_id} answers again"),)
 
 
 def _tasks(job: Job, slots: Sequence[Slot]) -> tuple[Task, ...]:
     wanted = [(role, index) for role in job.spec.roles for index in range(role.count)]
-    starts = Counter(task.name for task in job.past_tasks)
+    fresh = start_place(job)
     return tuple(
-        Task(
-            name=task_name(role.name, index),
-            role=role.name,
-            index=index,
-            rank=rank,
-            attempt=1 + starts[task_name(role.name, index)],  # a key is never started twice
-            node_id=slot.node_id,
-            resources=role.resources,
-            cards=slot.cards,
-        )
+        fresh(task_name(role.name, index), role, index, rank, slot)
         for rank, ((role, index), slot) in enumerate(zip(wanted, slots, strict=True))
     )
 
@@ -156,54 +222,31 @@ def _current(job: Job, attempt: int, name: str) -> Task | None:
     return task if task is not None and task.attempt == attempt and not job.final else None
 
 
-def _with_task(job: Job, task: Task, at_ms: int) -> Job:
-    tasks = tuple(task if one.name == task.name else one for one in job.tasks)
-    running = sum(one.state is TaskState.RUNNING for one in tasks)
-    counts = job.node_counts
-    if not counts or counts[-1][1] != running:
-        last_ms = counts[-1][0] if counts else at_ms
-        counts = (*counts, (max(at_ms, last_ms), running))
-    return replace(job, tasks=tasks, node_counts=counts)
-
-
 def _started(job: Job, news: Started) -> Change | None:
     task = _current(job, news.key.attempt, news.key.task)
     if task is None or task.state not in (TaskState.PLACED, TaskState.STARTING):
         return None
     up = replace(task, state=TaskState.RUNNING, started_at_ms=news.at_ms, ip=news.ip)
-    job = _restarted(_with_task(job, up, news.at_ms), up)
-    events = [_event(job, news.at_ms, f"{task.name} started", task=task.name, attempt=task.attempt)]
+    job = with_task(job, up, news.at_ms)
+    job = resolve(job, RecoverResult.SUCCESS, news.at_ms, tasks=frozenset({up.name}))
+    events = [tell(job, news.at_ms, f"{task.name} started", task=task.name, attempt=task.attempt)]
     if job.phase in (Phase.STARTING, Phase.RESTARTING) and _all_up(job):
+        kind = EventKind.STARTED if job.started_at_ms is None else EventKind.RESTARTED
         job = _running(job, news.at_ms)
-        events.append(_event(job, news.at_ms, f"running: {counted(len(job.tasks), 'task')} up"))
+        events.append(tell(job, news.at_ms, f"running: {counted(len(job.tasks), 'task')} up", kind=kind))
     return job, tuple(events)
-
-
-def _restarted(job: Job, up: Task) -> Job:
-    """Note when a task that was started again came up."""
-    record = job.records[-1]
-    waiting = [i for i, one in enumerate(record.restarts) if one.task == up.name and one.up_at_ms is None]
-    if not waiting:
-        return job
-    restarts = list(record.restarts)
-    restarts[waiting[0]] = replace(restarts[waiting[0]], up_at_ms=up.started_at_ms)
-    return replace(job, records=(*job.records[:-1], replace(record, restarts=tuple(restarts))))
 
 
 def _running(job: Job, at_ms: int) -> Job:
     record = job.records[-1]
-    record = replace(record, running_at_ms=record.running_at_ms or at_ms)
-    return replace(
-        job,
-        phase=advance(job.phase, Phase.RUNNING),
-        started_at_ms=job.started_at_ms or at_ms,
-        records=(*job.records[:-1], record),
-    )
+    job = with_record(job, replace(record, running_at_ms=record.running_at_ms or at_ms))
+    job = resolve(job, RecoverResult.SUCCESS, at_ms)
+    return replace(job, phase=advance(job.phase, Phase.RUNNING), started_at_ms=job.started_at_ms or at_ms)
 
 
 def _ended(job: Job, news: Ended) -> Change | None:
     task = _current(job, news.key.attempt, news.key.task)
-    if task is None or task.state is TaskState.ENDED:
+    if task is None or task.state not in ALIVE:
         return None
     over = _over(job, task, news)
     assert over.reason is not None
@@ -211,42 +254,95 @@ def _ended(job: Job, news: Ended) -> Change | None:
         return _start_again(job, over, news.at_ms)
     bad = over.reason.code is not ReasonCode.COMPLETED and job.ending is None
     level = Level.ERROR if bad else Level.INFO
-    told = (_event(job, news.at_ms, over.reason.text, level, task=task.name, attempt=task.attempt),)
-    job = _with_task(job, over, news.at_ms)
-    if bad:  # the first task that ends badly decides the job's fate; the others are then told to stop
-        ending = Ending(phase=Phase.FAILED, reason=over.reason, decided_at_ms=news.at_ms)
-        job = replace(job, ending=ending)
+    told: tuple[Event, ...]
+    told = (tell(job, news.at_ms, over.reason.text, level, task=task.name, attempt=task.attempt),)
+    job = with_task(job, over, news.at_ms)
+    if bad:  # the first task that ends badly decides what becomes of the others
+        job, more = _fault(job, over, news.at_ms)
+        told = (*told, *more)
     if all(one.state is TaskState.ENDED for one in job.tasks):
-        return _all_ended(job, news.at_ms, told)
+        return all_ended(job, news.at_ms, told)
     done = done_reason(job) if job.ending is None else None
     if done is not None:  # what still runs only served the tasks that are done
         job = replace(job, ending=Ending(phase=Phase.SUCCEEDED, reason=done, decided_at_ms=news.at_ms))
     return job, told
 
 
+def _fault(job: Job, over: Task, at_ms: int) -> Change:
+    """Answer a task that ended badly: replace it alone, or let the others drain towards what comes next.
+
+    Which task was first is certain only when all have ended, so what is decided here for the whole job is
+    decided again then.
+    """
+    fault = recovery.task_fault(over, at_ms=over.ended_at_ms or at_ms)
+    answer = recovery.choose(job, fault)
+    words = (tell(job, at_ms, _IN_WORDS[answer.level], task=over.name),) if answer.level else ()
+    if answer.level is not RecoverLevel.POD_RESCHEDULE:
+        return replace(_without_waiting(job), ending=_ending(answer, fault, at_ms)), words
+    return _put_back(job, over, answer.steps, at_ms, state=TaskState.WAITING), words
+
+
+def _ending(answer: recovery.Answer, fault: recovery.Fault, at_ms: int) -> Ending:
+    phase = Phase.FAILED
+    if answer.level is not None:
+        phase = Phase.RESTARTING if answer.level in IN_PLACE else Phase.QUEUED
+    return Ending(phase=phase, reason=fault.reason, decided_at_ms=at_ms, scenario=fault.scenario)
+
+
 def _start_again(job: Job, over: Task, at_ms: int) -> Change:
-    """Put a task that has ended back into its place; the attempt goes on."""
+    """Put a task that has ended back into its place, by its role's own policy; the attempt goes on."""
     assert over.reason is not None
+    step = Recovery(
+        level=RecoverLevel.TASK_RESTART,
+        scenario=Scenario.FAILED,
+        reason=over.reason,
+        task=over.name,
+        started_at_ms=at_ms,
+        charged=False,
+    )
+    job = _put_back(with_task(job, over, at_ms), over, (step,), at_ms, state=TaskState.PLACED)
+    again = sum(one.level is RecoverLevel.TASK_RESTART for one in job.records[-1].recoveries)
+    told = f"{over.reason.text}; starting it again ({again})"
+    return job, (tell(job, at_ms, told, Level.WARNING, task=over.name, attempt=over.attempt),)
+
+
+def _put_back(job: Job, over: Task, steps: Sequence[Recovery], at_ms: int, *, state: TaskState) -> Job:
+    """Put a fresh task where one has ended."""
     again = Task(
         name=over.name,
         role=over.role,
         index=over.index,
         rank=over.rank,
         attempt=over.attempt + 1,
+        record=over.record,
         node_id=over.node_id,
         resources=over.resources,
         cards=over.cards,
+        state=state,
     )
+    job = _with_recoveries(with_task(job, again, at_ms), steps)
+    phase = job.phase if job.phase is Phase.RESTARTING else advance(job.phase, Phase.RESTARTING)
+    return replace(job, past_tasks=(*job.past_tasks, over), phase=phase)
+
+
+def _without_waiting(job: Job) -> Job:
+    """Take back what was to replace a task: it ended, and nothing will follow it in this attempt."""
+    waiting = {task.name for task in job.tasks if task.state is TaskState.WAITING}
+    if not waiting:
+        return job
+    past = list(job.past_tasks)
+    ended = {}
+    for task in reversed(job.past_tasks):
+        if task.name in waiting and task.name not in ended:
+            ended[task.name] = task
+            past.remove(task)
+    tasks = tuple(ended.get(task.name, task) for task in job.tasks)
+    return replace(job, tasks=tasks, past_tasks=tuple(past))
+
+
+def _with_recoveries(job: Job, steps: Sequence[Recovery]) -> Job:
     record = job.records[-1]
-    restart = Restart(task=over.name, at_ms=at_ms, reason=over.reason)
-    job = replace(
-        _with_task(job, again, at_ms),
-        records=(*job.records[:-1], replace(record, restarts=(*record.restarts, restart))),
-        past_tasks=(*job.past_tasks, over),
-        phase=advance(job.phase, Phase.RESTARTING) if job.phase is not Phase.RESTARTING else job.phase,
-    )
-    told = f"{over.reason.text}; starting it again ({len(job.records[-1].restarts)})"
-    return job, (_event(job, at_ms, told, Level.WARNING, task=over.name, attempt=over.attempt),)
+    return with_record(job, replace(record, recoveries=(*record.recoveries, *steps)))
 
 
 def _over(job: Job, task: Task, news: Ended) -> Task:
@@ -263,90 +359,19 @@ def _over(job: Job, task: Task, news: Ended) -> Task:
         exit_code=exit_code(news),
         signal=news.signal,
         reason=end_reason(job, task, news),
+        ended_order_ms=news.at_ms if news.ended_boot_ms is None else news.ended_boot_ms,
+        stopped_by_us=news.stopped_by_us,
+        memory_peak_bytes=news.memory_peak_bytes,
+        evidence=news.evidence,
     )
-
-
-def _all_ended(job: Job, at_ms: int, told: tuple[Event, ...]) -> Change:
-    if job.ending is None:
-        reason = Reason(text="every task exited 0", code=ReasonCode.COMPLETED)
-        return _finish(job, Phase.SUCCEEDED, reason, at_ms, told)
-    phase = job.ending.phase
-    if phase is Phase.QUEUED:
-        if all(task.reason is not None and task.reason.code is ReasonCode.COMPLETED for task in job.tasks):
-            done = Reason(text="every task exited 0", code=ReasonCode.COMPLETED)
-            return _finish(job, Phase.SUCCEEDED, done, at_ms, told)
-        return _queue_again(job, job.ending.reason, at_ms, told)
-    if phase is Phase.FAILED and all(task.started_at_ms is None for task in job.tasks):
-        phase = Phase.CREATE_FAILED
-    return _finish(job, phase, job.ending.reason, at_ms, told)
-
-
-def _finish(job: Job, phase: Phase, reason: Reason, at_ms: int, told: tuple[Event, ...] = ()) -> Change:
-    assert phase in FINAL
-    ended_at_ms = _ended_at_ms(job, at_ms)
-    culprit = TaskName(reason.task) if reason.task and phase is not Phase.SUCCEEDED else None
-    record = replace(_closed(job, reason, ended_at_ms), culprit=culprit)
-    done = replace(
-        job,
-        phase=advance(job.phase, phase),
-        started_at_ms=_first_ran_ms(job),
-        ended_at_ms=ended_at_ms,
-        records=(*job.records[:-1], record),
-        ending=None,
-        reason=reason,
-    )
-    level = Level.INFO if phase in (Phase.SUCCEEDED, Phase.STOPPED) else Level.ERROR
-    return done, (*told, _event(job, ended_at_ms, f"{_OUTCOME[phase]}: {reason.text}", level))
-
-
-def _queue_again(job: Job, reason: Reason, at_ms: int, told: tuple[Event, ...]) -> Change:
-    """Close the attempt and let the job wait for the next one; what it left behind stays."""
-    ended_at_ms = _ended_at_ms(job, at_ms)
-    closed = _closed(job, reason, ended_at_ms)
-    fresh = Record(number=closed.number + 1, queued_at_ms=closed.ended_at_ms or ended_at_ms)
-    waiting = replace(
-        job,
-        phase=advance(job.phase, Phase.QUEUED),
-        started_at_ms=_first_ran_ms(job),
-        records=(*job.records[:-1], closed, fresh),
-        past_tasks=(*job.past_tasks, *job.tasks),
-        tasks=(),
-        ending=None,
-        reason=reason,
-    )
-    return waiting, (*told, _event(job, ended_at_ms, f"queued again: {reason.text}", Level.WARNING))
-
-
-def _closed(job: Job, reason: Reason, ended_at_ms: int) -> Record:
-    return replace(
-        job.records[-1],
-        ended_at_ms=max(ended_at_ms, job.records[-1].queued_at_ms),
-        duration_ms=max((task.duration_ms or 0 for task in job.tasks if task.started_at_ms), default=None),
-        reason=reason,
-    )
-
-
-def _ended_at_ms(job: Job, at_ms: int) -> int:
-    return max([at_ms, *(task.ended_at_ms or 0 for task in job.tasks)])
-
-
-def _first_ran_ms(job: Job) -> int | None:
-    """Return when the job first ran: it can be over before all its tasks were up, and ran all the same."""
-    starts = [task.started_at_ms for task in job.tasks if task.started_at_ms is not None]
-    return job.started_at_ms or min(starts, default=None)
-
-
-def _event(
-    job: Job,
-    at_ms: int,
-    message: str,
-    level: Level = Level.INFO,
-    *,
-    task: str | None = None,
-    attempt: int | None = None,
-) -> Event:
-    return Event(job_id=job.id, at_ms=at_ms, message=message, level=level, task=task, attempt=attempt)
 
 
 def _noted(job: Job, news: Noted) -> Event:
-    return _event(job, news.at_ms, news.message, news.level, task=news.key.task, attempt=news.key.attempt)
+    return tell(job, news.at_ms, news.message, news.level, task=news.key.task, attempt=news.key.attempt)
+
+
+def _answered(job: Job, news: Answered) -> Event:
+    outcome = "done" if news.done else f"could not be done: {news.text}"
+    message = f"{news.kind.value.replace('_', ' ')} of {news.key.task}: {outcome}"
+    level = Level.INFO if news.done else Level.WARNING
+    return tell(job, news.at_ms, message, level, task=news.key.task, attempt=news.key.attempt)

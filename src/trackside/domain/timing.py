@@ -30,7 +30,7 @@ def running_ms(job: Job, *, now_ms: int) -> int:
 
 def _over_ms(job: Job, record: Record) -> int:
     """Return how long an attempt ran that is over: by the node's monotonic clock, if one start was all."""
-    if record.duration_ms is not None and not record.restarts:
+    if record.duration_ms is not None and not record.recoveries:
         return record.duration_ms
     started, ended = first_start(job, record), record.ended_at_ms
     spanned = 0 if started is None or ended is None else max(0, ended - started)

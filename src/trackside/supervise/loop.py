@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from trackside.domain import rules
+from trackside.domain.closing import Change
 from trackside.domain.job import DEFAULT_POOL, Job, JobId, NodeId, Slot
 from trackside.domain.pending import PendingReason
 from trackside.domain.phase import Phase
@@ -179,7 +180,7 @@ def _ports(first: int | None, count: int) -> range:
 
 
 def _node_change(
-    move: Callable[..., rules.Change | None], node_id: NodeId, at_ms: int
+    move: Callable[..., Change | None], node_id: NodeId, at_ms: int
 ) -> Callable[[Job], Update | None]:
     def change(job: Job) -> Update | None:
         moved = move(job, node_id, at_ms=at_ms)

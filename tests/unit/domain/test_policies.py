@@ -34,8 +34,8 @@ def test_a_failed_task_is_started_again_in_its_place_and_the_job_goes_on() -> No
     assert rules.apply_report(job, ended("worker-1", 0, attempt=1)) is None, "the old start is fenced"
     job = after(job, started("worker-1", at_ms=9_500, attempt=2))
     assert job.phase is Phase.RUNNING
-    (restart,) = job.records[-1].restarts
-    assert (restart.task, restart.at_ms, restart.up_at_ms) == ("worker-1", 9_000, 9_500)
+    (restart,) = job.records[-1].recoveries
+    assert (restart.task, restart.started_at_ms, restart.ended_at_ms) == ("worker-1", 9_000, 9_500)
     assert job.records[-1].running_at_ms == 3_000
     job = after(job, ended("worker-0"), ended("worker-1", attempt=2))
     assert job.phase is Phase.SUCCEEDED
@@ -66,14 +66,14 @@ def test_each_policy_restarts_what_it_says(
     policy: RestartPolicy, end: dict[str, object], again: bool
 ) -> None:
     job = after(a_running(a_role(policy)), ended("worker-0", **end))  # type: ignore[arg-type]
-    assert bool(job.records[-1].restarts) is again
+    assert bool(job.records[-1].recoveries) is again
 
 
 def test_nothing_is_started_again_once_the_fate_is_decided() -> None:
     job = a_running(a_role(RestartPolicy.ALWAYS))
     job, _ = rules.ask_stop(job, by="ana", at_ms=5_000)
     job = after(job, ended("worker-0", None, signal=15, stopped_by_us=True))
-    assert job.records[-1].restarts == ()
+    assert job.records[-1].recoveries == ()
 
 
 def test_parameter_servers_are_stopped_when_the_workers_are_done() -> None:

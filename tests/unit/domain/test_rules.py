@@ -104,8 +104,19 @@ def test_the_first_bad_end_decides_and_the_others_are_stopped_because_of_it() ->
             "worker-0 exited with code 126: the command could not be executed",
             126,
         ),
-        ({"exit_code": None, "signal": 9}, ReasonCode.SIGNAL, "worker-0 was ended by SIGKILL", 137),
-        ({"exit_code": None, "signal": 77}, ReasonCode.SIGNAL, "worker-0 was ended by signal 77", 205),
+        (
+            {"exit_code": None, "signal": 9},
+            ReasonCode.KILLED_FROM_OUTSIDE,
+            "worker-0 was killed by SIGKILL from outside",
+            137,
+        ),
+        (
+            {"exit_code": None, "signal": 77},
+            ReasonCode.KILLED_FROM_OUTSIDE,
+            "worker-0 was killed by signal 77 from outside",
+            205,
+        ),
+        ({"exit_code": None, "signal": 11}, ReasonCode.SIGNAL, "worker-0 crashed with SIGSEGV", 139),
         (
             {"exit_code": None, "signal": 9, "oom_killed": True, "memory_peak_bytes": GIB},
             ReasonCode.OUT_OF_MEMORY,

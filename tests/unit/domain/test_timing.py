@@ -1,11 +1,19 @@
 from dataclasses import replace
 
 from tests.unit.domain.builders import a_job, after, ended, placed, running, started
-from trackside.domain.job import Record, Restart
+from trackside.domain.fault import RecoverLevel, Recovery, Scenario
+from trackside.domain.job import Record
 from trackside.domain.reason import Reason, ReasonCode
 from trackside.domain.timing import first_start, running_ms, running_time
 
 REASON = Reason(text="x", code=ReasonCode.EXIT_CODE)
+RESTART = Recovery(
+    level=RecoverLevel.TASK_RESTART,
+    scenario=Scenario.FAILED,
+    reason=REASON,
+    task="worker-0",
+    started_at_ms=5_000,
+)
 
 
 def test_a_job_that_never_ran_ran_no_time() -> None:
@@ -27,7 +35,7 @@ def test_an_attempt_that_is_over_lasted_what_the_node_measured() -> None:
 
 def test_an_attempt_with_restarts_lasted_from_its_first_start_to_its_end() -> None:
     job = after(running(1), ended("worker-0", at_ms=13_000, duration_ms=2_000))
-    record = replace(job.records[-1], restarts=(Restart(task=job.tasks[0].name, at_ms=5_000, reason=REASON),))
+    record = replace(job.records[-1], recoveries=(RESTART,))
     assert running_ms(replace(job, records=(record,)), now_ms=99_000) == 10_000
 
 

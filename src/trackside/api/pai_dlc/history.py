@@ -7,7 +7,8 @@ from trackside.api.pai_dlc.checks import maybe_time, time_text
 from trackside.api.pai_dlc.ids import pod_id
 from trackside.api.pai_dlc.phases import CODE_OF_REASON, PLAIN_REASON_OF, STATUS_OF
 from trackside.api.pai_dlc.wire_job import RestartError, RestartRecord, StatusTransition
-from trackside.domain.job import Job, Record, Restart
+from trackside.domain.fault import RecoverLevel, Recovery
+from trackside.domain.job import Job, Record
 from trackside.domain.phase import Phase
 from trackside.domain.reason import Reason
 
@@ -38,13 +39,13 @@ def status_history(job: Job, *, stopping_at_ms: int | None = None) -> list[Statu
 
 def restart_records(job: Job) -> list[RestartRecord]:
     """Return every restart of a pod, the oldest first."""
-    restarts = [(record, restart) for record in job.records for restart in record.restarts]
+    restarts = [(record, restart) for record in job.records for restart in record.recoveries]
     return [_restart(job, record, one, count) for count, (record, one) in enumerate(restarts, 1)]
 
 
 def restart_times(job: Job) -> str:
     """Return how many restarts the present attempt used and how many its pods may use together."""
-    used = len(job.records[-1].restarts) if job.records else 0
+    used = len(_of_pods(job.records[-1])) if job.records else 0
     return f"{used}/{sum(role.restarts_max * role.count for role in job.spec.roles)}"
 
 
@@ -83,31 +84,37 @@ def _of_record(record: Record, stopping_at_ms: int | None) -> Iterator[_Stretch]
 def _spans(record: Record) -> list[tuple[int, int | None]]:
     """Return when some pod was being started again: restarts that overlap are one span."""
     spans: list[tuple[int, int | None]] = []
-    for restart in sorted(record.restarts, key=lambda one: one.at_ms):
-        end = restart.up_at_ms
+    for restart in sorted(_of_pods(record), key=lambda one: one.started_at_ms):
+        end = restart.ended_at_ms
         if record.running_at_ms is None:
             end = None  # the attempt was never up as a whole
-        elif end is not None and restart.at_ms < record.running_at_ms:
+        elif end is not None and restart.started_at_ms < record.running_at_ms:
             end = max(end, record.running_at_ms)
-        if spans and (spans[-1][1] is None or restart.at_ms <= spans[-1][1]):
+        if spans and (spans[-1][1] is None or restart.started_at_ms <= spans[-1][1]):
             start, former = spans.pop()
             spans.append((start, None if former is None or end is None else max(former, end)))
         else:
-            spans.append((restart.at_ms, end))
+            spans.append((restart.started_at_ms, end))
     return spans
 
 
-def _restart(job: Job, record: Record, one: Restart, count: int) -> RestartRecord:
-    task = job.task(one.task)
+def _of_pods(record: Record) -> list[Recovery]:
+    """Return the restarts of single pods: the attempt went on."""
+    single = (RecoverLevel.TASK_RESTART, RecoverLevel.POD_RESCHEDULE)
+    return [one for one in record.recoveries if one.level in single]
+
+
+def _restart(job: Job, record: Record, one: Recovery, count: int) -> RestartRecord:
+    task = job.task(one.task) if one.task else None
     over = record.ended_at_ms is not None
-    phase = Phase.RUNNING if record.running_at_ms and record.running_at_ms <= one.at_ms else Phase.STARTING
+    phase = Phase.RUNNING if record.running_at_ms and record.running_at_ms <= one.started_at_ms else Phase.STARTING
     return RestartRecord(
         job_restart_count=count,
         occur_phase=STATUS_OF[phase],
-        occur_time=time_text(one.at_ms),
+        occur_time=time_text(one.started_at_ms),
         reason=one.reason.text,
         restart_level_type="Pod",
-        restart_status=UP if one.up_at_ms is not None else NEVER_UP if over else PENDING,
+        restart_status=UP if one.ended_at_ms is not None else NEVER_UP if over else PENDING,
         restart_duration_in_sec=_seconds(one),
         trigger_id=str(count),
         detail_error_info_list=[
@@ -117,7 +124,7 @@ def _restart(job: Job, record: Record, one: Restart, count: int) -> RestartRecor
                 detail_error_msg=one.reason.hint,
                 error_source="trackside",
                 node=task.node_id if task else None,
-                pod=pod_id(job, one.task),
+                pod=pod_id(job, one.task) if one.task else "",
                 trigger_restart=True,
                 add_node_to_blacklist=False,
                 add_job_level_blacklist=False,
@@ -126,8 +133,8 @@ def _restart(job: Job, record: Record, one: Restart, count: int) -> RestartRecor
     )
 
 
-def _seconds(restart: Restart) -> int | None:
-    return None if restart.up_at_ms is None else max(0, restart.up_at_ms - restart.at_ms) // 1000
+def _seconds(restart: Recovery) -> int | None:
+    return None if restart.ended_at_ms is None else max(0, restart.ended_at_ms - restart.started_at_ms) // 1000
 
 
 def stop_message(events: Sequence[tuple[int, str]]) -> int | None:

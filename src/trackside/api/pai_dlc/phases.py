@@ -43,7 +43,15 @@ CODE_OF_REASON: dict[ReasonCode, str] = {
     ReasonCode.COMPLETED: "JobSucceeded",
     ReasonCode.EXIT_CODE: "JobFailed",
     ReasonCode.SIGNAL: "PodKilledBySignal",
+    ReasonCode.KILLED_FROM_OUTSIDE: "PodKilledBySignal",
+    ReasonCode.EXCEPTION: "JobFailed",
     ReasonCode.OUT_OF_MEMORY: "PodOutOfMemory",
+    ReasonCode.HOST_OUT_OF_MEMORY: "NodeOutOfMemory",
+    ReasonCode.SHM_FULL: "SharedMemoryFull",
+    ReasonCode.DISK_FULL: "DiskFull",
+    ReasonCode.DEVICE_FAULT: "DeviceFault",
+    ReasonCode.HANGED: "JobHanged",
+    ReasonCode.RECOVERY_TIMEOUT: "RestartTimeout",
     ReasonCode.CANNOT_START: "PodStartFailed",
     ReasonCode.STAGING_FAILED: "DataPreparationFailed",
     ReasonCode.UPLOAD_FAILED: "OutputUploadFailed",
@@ -69,6 +77,7 @@ _POD_STATUS_OF = {
     TaskState.PLACED: "Pending",
     TaskState.STARTING: "Pending",
     TaskState.RUNNING: "Running",
+    TaskState.WAITING: "Pending",
 }
 
 

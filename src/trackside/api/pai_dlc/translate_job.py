@@ -140,5 +140,5 @@ def _changed_ms(job: Job) -> int:
     moments = [job.created_at_ms, job.started_at_ms, job.ended_at_ms]
     for record in job.records:
         moments += [record.queued_at_ms, record.placed_at_ms, record.running_at_ms]
-        moments += [at_ms for restart in record.restarts for at_ms in (restart.at_ms, restart.up_at_ms)]
+        moments += [at_ms for one in record.recoveries for at_ms in (one.started_at_ms, one.ended_at_ms)]
     return max(at_ms for at_ms in moments if at_ms is not None)

@@ -1,0 +1,79 @@
+"""Knows who was first: which task's failure ended an attempt, and which failures only followed it."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from trackside.domain.job import Exit, Task
+from trackside.domain.reason import Certainty, Reason, ReasonCode
+from trackside.domain.wording import counted, duration_text
+
+
+def culprit_of(tasks: Iterable[Task]) -> Task | None:
+    """Return the task whose failure came first; one that only says that it lost a peer is not it."""
+    failed = [task for task in tasks if _failed_by_itself(task)]
+    if not failed:
+        return None
+    first = min(failed, key=_order)
+    assert first.reason is not None
+    others = [task for task in failed if task is not first]
+    if not others:
+        return first
+    after_ms = min(_after_ms(task, first) for task in others)
+    words = f"{counted(len(others), 'other task')} failed after it, the first {duration_text(after_ms)} later"
+    return replace(first, reason=replace(first.reason, evidence=(*first.reason.evidence, words)))
+
+
+def folded(tasks: Iterable[Task], culprit: Task) -> tuple[Task, ...]:
+    """Return the tasks with the failures that followed the culprit's put down to it."""
+    return tuple(_folded(task, culprit) for task in tasks)
+
+
+def exits_of(tasks: Iterable[Task]) -> tuple[Exit, ...]:
+    """Return how the tasks ended, the first to end first."""
+    return tuple(
+        Exit(
+            task=task.name,
+            exit_code=task.exit_code,
+            signal=task.signal,
+            order_ms=task.ended_order_ms,
+            stopped_by_us=task.stopped_by_us,
+        )
+        for task in sorted(tasks, key=lambda one: (_moment(one), one.rank))
+    )
+
+
+def _failed_by_itself(task: Task) -> bool:
+    reason = task.reason
+    if reason is None or reason.code in (ReasonCode.COMPLETED, ReasonCode.PEER_FAILED):
+        return False
+    return not task.stopped_by_us
+
+
+def _order(task: Task) -> tuple[bool, int, int]:
+    lost_a_peer = task.evidence is not None and task.evidence.collective_error is not None
+    return lost_a_peer, _moment(task), task.rank
+
+
+def _moment(task: Task) -> int:
+    return task.ended_order_ms if task.ended_order_ms is not None else task.ended_at_ms or 0
+
+
+def _after_ms(task: Task, first: Task) -> int:
+    return max(0, _moment(task) - _moment(first))
+
+
+def _folded(task: Task, culprit: Task) -> Task:
+    if task.name == culprit.name:
+        return culprit
+    if not _failed_by_itself(task):
+        return task
+    assert task.reason is not None
+    later = duration_text(_after_ms(task, culprit))
+    reason = Reason(
+        text=f"{task.reason.text}, {later} after {culprit.name} had failed",
+        code=ReasonCode.PEER_FAILED,
+        certainty=Certainty.LIKELY,
+        task=task.name,
+        evidence=task.reason.evidence,
+    )
+    return replace(task, reason=reason)
