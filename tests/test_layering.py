@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 
 SRC = Path(__file__).parent.parent / "src" / "trackside"
-ADAPTERS = ("engine", "agent", "collect", "metricstore", "persistence", "auth", "objectstore", "logstore")
+ADAPTERS = (
+    "engine",
+    "agent",
+    "collect",
+    "metricstore",
+    "persistence",
+    "auth",
+    "objectstore",
+    "logstore",
+    "notify",
+)
 ALLOWED: dict[str, tuple[str, ...]] = {
     "domain": ("domain",),
     "ports": ("domain",),

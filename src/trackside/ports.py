@@ -292,8 +292,17 @@ class Outbox(Protocol):
         """Say which topics hear of each notice; one that nobody hears of goes."""
         ...
 
-    async def waiting(self, *, limit: int) -> list[Delivery]:
-        """Return deliveries that are not done, those of the oldest notices first."""
+    async def due(
+        self, now_ms: int, *, wait_ms_max: int, without: Collection[str], limit: int
+    ) -> list[Delivery]:
+        """Return what can be sent now, but not to some topics, the oldest notices first.
+
+        What waits longer than the longest wait is due too: the clock was set back.
+        """
+        ...
+
+    async def next_due_ms(self, *, without: Collection[str]) -> int | None:
+        """Return when the next delivery is due, but not to some topics; None: nothing waits."""
         ...
 
     async def failed(self, deliveries: Sequence[Delivery], *, due_at_ms: int) -> None:

@@ -13,7 +13,7 @@ from trackside.domain.job import Job
 from trackside.domain.phase import Phase
 from trackside.domain.reason import Reason, ReasonCode
 from trackside.persistence import Stores, open_stores
-from trackside.ports import EventQuery, Update
+from trackside.ports import Delivery, EventQuery, Update
 
 pytestmark = pytest.mark.anyio
 
@@ -25,6 +25,11 @@ async def turn(stores: Stores, job: Job, kind: EventKind, *, at_ms: int = 5, **c
         job.id,
         lambda old: Update(job=replace(old, **changes), events=(event,)),  # type: ignore[arg-type]
     )
+
+
+async def waiting(stores: Stores, *, limit: int = 10) -> list[Delivery]:
+    """Return every delivery that is not done."""
+    return await stores.outbox.due(1_000, wait_ms_max=1_000, without=(), limit=limit)
 
 
 async def test_an_event_keeps_its_kind(stores: Stores) -> None:
@@ -92,7 +97,7 @@ async def test_a_notice_outlives_its_job_and_a_restart(database_url: str) -> Non
 
     stores = open_stores(database_url)
     assert await stores.outbox.fresh(limit=10) == []
-    [delivery] = await stores.outbox.waiting(limit=10)
+    [delivery] = await waiting(stores)
     assert (delivery.notice, delivery.topic, delivery.tries, delivery.due_at_ms) == (before, "ops", 0, 7)
     stores.close()
 
@@ -103,17 +108,17 @@ async def test_a_notice_goes_with_its_last_delivery(stores: Stores, database_url
         await turn(stores, job, kind)
     first, second = [number for number, _ in await stores.outbox.fresh(limit=10)]
     await stores.outbox.address({first: ["a", "b"], second: []}, due_at_ms=7)
-    a, b = sorted(await stores.outbox.waiting(limit=10), key=lambda one: one.topic)
+    a, b = sorted(await waiting(stores), key=lambda one: one.topic)
     assert (a.notice_id, b.notice_id, a.notice.kind) == (first, first, EventKind.STARTED)
 
     await stores.outbox.failed([a], due_at_ms=99)
     await stores.outbox.done([b])
-    [left] = await stores.outbox.waiting(limit=10)
+    [left] = await waiting(stores)
     assert (left.topic, left.tries, left.due_at_ms) == ("a", 1, 99)
     assert await stores.outbox.fresh(limit=10) == []
     await stores.outbox.done([left])
     await stores.outbox.done([left])  # twice is harmless
-    assert await stores.outbox.waiting(limit=10) == []
+    assert await waiting(stores) == []
 
     engine = create_engine(database_url)
     with engine.connect() as connection:
@@ -122,15 +127,36 @@ async def test_a_notice_goes_with_its_last_delivery(stores: Stores, database_url
     engine.dispose()
 
 
+async def test_only_what_is_due_is_given_and_not_to_busy_topics(stores: Stores) -> None:
+    job = await stores.jobs.insert(PROJECT, making())
+    await turn(stores, job, EventKind.STARTED)
+    [(number, _)] = await stores.outbox.fresh(limit=10)
+    await stores.outbox.address({number: ["now", "later", "busy"]}, due_at_ms=100)
+    [later] = [one for one in await waiting(stores) if one.topic == "later"]
+    await stores.outbox.failed([later], due_at_ms=700)
+
+    async def due(now_ms: int) -> list[str]:
+        found = await stores.outbox.due(now_ms, wait_ms_max=1_000, without=["busy"], limit=10)
+        return sorted(one.topic for one in found)
+
+    assert await due(99) == []
+    assert await due(100) == ["now"]
+    assert await due(700) == ["later", "now"]
+    assert await due(-500) == ["later"]  # no wait is that long: the clock was set back
+    assert await stores.outbox.next_due_ms(without=["busy"]) == 100
+    assert await stores.outbox.next_due_ms(without=["busy", "now"]) == 700
+    assert await stores.outbox.next_due_ms(without=["busy", "now", "later"]) is None
+
+
 async def test_both_last_deliveries_at_once_leave_nothing(stores: Stores) -> None:
     job = await stores.jobs.insert(PROJECT, making())
     await turn(stores, job, EventKind.STARTED)
     [(number, _)] = await stores.outbox.fresh(limit=10)
     await stores.outbox.address({number: ["a", "b"]}, due_at_ms=7)
-    both = await stores.outbox.waiting(limit=10)
+    both = await waiting(stores)
     await asyncio.gather(*(stores.outbox.done([one]) for one in both))
     assert await stores.outbox.fresh(limit=10) == []
-    assert await stores.outbox.waiting(limit=10) == []
+    assert await waiting(stores) == []
 
 
 async def test_reads_are_limited_and_begin_with_the_oldest(stores: Stores) -> None:
@@ -140,7 +166,7 @@ async def test_reads_are_limited_and_begin_with_the_oldest(stores: Stores) -> No
     found = await stores.outbox.fresh(limit=2)
     assert [notice.kind for _, notice in found] == [EventKind.STARTED, EventKind.RESTARTED]
     await stores.outbox.address({number: ["a"] for number, _ in found}, due_at_ms=7)
-    assert [one.notice.kind for one in await stores.outbox.waiting(limit=1)] == [EventKind.STARTED]
+    assert [one.notice.kind for one in await waiting(stores, limit=1)] == [EventKind.STARTED]
     assert [notice.kind for _, notice in await stores.outbox.fresh(limit=2)] == [EventKind.FAILED]
 
 

@@ -9,6 +9,18 @@ from trackside.domain.job import Job
 from trackside.domain.phase import Phase
 from trackside.domain.reason import Reason
 
+# How each turn is called towards the outside, the same for every receiver.
+EVENT_NAMES: dict[EventKind, str] = {
+    EventKind.STARTED: "JobStarted",
+    EventKind.COMPLETED: "JobCompleted",
+    EventKind.FAILED: "JobFailed",
+    EventKind.STOPPED: "JobTerminated",
+    EventKind.RESTARTED: "JobRestarted",
+    EventKind.HANGED: "JobHanged",
+    EventKind.PREEMPTED: "JobPreempted",
+}
+KIND_OF_NAME = {name: kind for kind, name in EVENT_NAMES.items()}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
@@ -28,7 +40,8 @@ class Notice:
     attempt: int | None = None
     reason: Reason | None = None
     culprit: str | None = None
-    declared: Mapping[str, Any] = field(default_factory=dict)  # of the job: a dialect finds there who asked
+    # What the job's creator said, by dialect: the dialect finds there who is to be told.
+    declared: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 def notice_of(job: Job, event: Event, *, notice_id: str) -> Notice:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, exists, not_, select
+from sqlalchemy import Connection, exists, func, not_, or_, select
 
 from trackside.domain.notice import Notice
 from trackside.persistence import schema
@@ -92,9 +92,14 @@ class SqlOutbox:
 
         await self._writer.run(write)
 
-    async def waiting(self, *, limit: int) -> list[Delivery]:
-        """Return deliveries that are not done, those of the oldest notices first."""
-        rows = await self._reader.run(lambda connection: connection.execute(_WAITING.limit(limit)).all())
+    async def due(
+        self, now_ms: int, *, wait_ms_max: int, without: Collection[str], limit: int
+    ) -> list[Delivery]:
+        """Return what can be sent now, but not to some topics, the oldest notices first."""
+        at_ms = _deliveries.due_at_ms
+        now = or_(at_ms <= now_ms, at_ms > now_ms + wait_ms_max)
+        found = _WAITING.where(now, _deliveries.topic.not_in(without)).limit(limit)
+        rows = await self._reader.run(lambda connection: connection.execute(found).all())
         return [
             Delivery(
                 notice_id=row.id,
@@ -105,6 +110,11 @@ class SqlOutbox:
             )
             for row in rows
         ]
+
+    async def next_due_ms(self, *, without: Collection[str]) -> int | None:
+        """Return when the next delivery is due, but not to some topics; None: nothing waits."""
+        first = select(func.min(_deliveries.due_at_ms)).where(_deliveries.topic.not_in(without))
+        return await self._reader.run(lambda connection: connection.scalar(first))
 
     async def failed(self, deliveries: Sequence[Delivery], *, due_at_ms: int) -> None:
         """Count one more try of each, and wait until then with the next."""
