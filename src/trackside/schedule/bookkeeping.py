@@ -92,7 +92,8 @@ class Books:
             node.release(need, job_id, cards)
             freed[node] = None
             needs.append((need, 1))
-        pool.book(held.request, total_of(tuple(needs)), -1)
+        whole = len(needs) == len(held.shape.needs)
+        pool.book(held.request, held.shape.total if whole else total_of(tuple(needs)), -1)
         if not held.slots:
             self.count_evictable(held, -1)
             del self.held[job_id], pool.held[job_id]

@@ -106,7 +106,7 @@ class Scheduler:
         entry = self.books.enqueue(pool, request)
         if self._behind_lock(pool, entry):
             pool.backfill_due = True
-        else:
+        elif not pool.passed_over(entry):
             self._touch(pool)
 
     def _behind_lock(self, pool: PoolState, entry: Entry) -> bool:

@@ -3,6 +3,7 @@
 Tasks are packed: a task goes where it leaves the least behind, a gang to as few machines as it can.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from trackside.schedule.room import Need, NodeRoom
@@ -61,25 +62,23 @@ def _spread(nodes: Iterable[NodeRoom], need: Need, count: int) -> list[NodeRoom]
     if count == 1:
         one = best(nodes, need)
         return None if one is None else [one]
-    rooms = [(room, node) for node in nodes if (room := node.count(need))]
-    if sum(room for room, _ in rooms) < count:
+    rows = sorted(
+        (-room, node.cards[need.kind] if need.cards else sum(node.cards), node.cpu, node.id, node)
+        for node in nodes
+        if (room := node.count(need))
+    )  # the most room first; of equals the one that has the least left, and cards only if they are wanted
+    if -sum(row[0] for row in rows) < count:
         return None
-    rooms.sort(key=lambda row: (-row[0], _left(row[1], need)))
     found: list[NodeRoom] = []
-    while len(found) < count:
+    for begin in range(len(rows)):
         left = count - len(found)
         # The fullest machine that takes all that is left; or else the emptiest, whole.
-        whole = [row for row in rooms if row[0] >= left]
-        room, node = min(whole, key=lambda row: (row[0], _left(row[1], need))) if whole else rooms[0]
-        rooms.remove((room, node))
-        found += [node] * min(room, left)
-    return found
-
-
-def _left(node: NodeRoom, need: Need) -> tuple[int, int, str]:
-    """Say how much a task would leave behind; those without cards stay off machines that have some free."""
-    cards = node.cards[need.kind] if need.cards else node.cards[0] + node.cards[1]
-    return cards, node.cpu, node.id
+        end = bisect_left(rows, (1 - left,), begin)
+        if end > begin:
+            last = bisect_left(rows, (rows[end - 1][0],), begin)
+            return found + [rows[last][4]] * left
+        found += [rows[begin][4]] * -rows[begin][0]
+    return None
 
 
 def _size(need: Need) -> tuple[int, int, int]:

@@ -88,7 +88,8 @@ def _set_aside(pool: PoolState, entry: Entry) -> bool:
 def _start(books: Books, pool: PoolState, entry: Entry, decisions: list[Decision]) -> bool:
     if entry.shape.blocked:
         return False
-    nodes = _room_for(pool, entry) if pool.within_cap(entry.shape.total) else None
+    fits_cap = not pool.capped or pool.within_cap(entry.shape.total)
+    nodes = _room_for(pool, entry) if fits_cap else None
     if nodes is None:
         pool.queue.block(entry.shape)
         return False
@@ -159,9 +160,19 @@ def _backfill(books: Books, pool: PoolState, head: Entry, decisions: list[Decisi
 
 
 def _fill(books: Books, pool: PoolState, decisions: list[Decision], budget_ms: int | None) -> None:
+    queue = pool.queue
+    quick = budget_ms is None and not queue.preempted
     for priority in PRIORITIES:
-        if not pool.queue.open:
-            return
-        for entry in pool.queue.in_order(pool.shares, priority, budget_ms):
-            if not _set_aside(pool, entry) and _start(books, pool, entry, decisions):
-                pool.queue.prune()
+        # Most of the time there is room for one: only if there is more, everybody is put in order.
+        first = queue.first(pool.shares, priority) if quick else None
+        if first is not None:
+            _try(books, pool, first, decisions)
+        if not queue.open or (quick and first is None):
+            continue
+        for entry in queue.in_order(pool.shares, priority, budget_ms):
+            _try(books, pool, entry, decisions)
+
+
+def _try(books: Books, pool: PoolState, entry: Entry, decisions: list[Decision]) -> None:
+    if not _set_aside(pool, entry) and _start(books, pool, entry, decisions):
+        pool.queue.prune(node for node, _, _ in pool.held[entry.request.job_id].slots.values())

@@ -82,6 +82,9 @@ class PoolState:
         self.looked_ms = 0  # when backfill was last looked at
         self.ended: list[tuple[int, int | None]] = []  # how long jobs ran, and how long they might have
         self._used: dict[tuple[str, str], list[int]] = {}  # by ("project" or "user", name)
+        self._accounts: dict[
+            tuple[str, str], tuple[list[int], ...]
+        ] = {}  # where a user's job in a project counts
         self._too_large: dict[Ask, bool] = {}
         self._total = _NOTHING
         self._parked: dict[tuple[str, str], list[Lane]] = {}
@@ -183,13 +186,11 @@ class PoolState:
 
     def book(self, request: Request, need: Need, times: int = 1) -> None:
         """Count what a job holds for its project, its user and the pool; times -1: holds no longer."""
-        for key in (("project", request.project_id), ("user", request.user), ("pool", "")):
-            used = self._used.get(key)
-            if used is None:
-                used = self._used[key] = [0, 0, 0]
-            used[0] += need.cpu * times
-            used[1] += need.memory * times
-            used[2] += need.cards * times
+        cpu, memory, cards = need.cpu * times, need.memory * times, need.cards * times
+        for used in self._accounts.get((request.project_id, request.user)) or self._account(request):
+            used[0] += cpu
+            used[1] += memory
+            used[2] += cards
         self._set_share(request.project_id)
         if times < 0 and self._parked:
             self.unpark("project", request.project_id)
@@ -224,6 +225,13 @@ class PoolState:
         share = self.shares.get(entry.request.project_id, 0)
         return -entry.priority, entry.age[0], share, entry.age
 
+    def passed_over(self, entry: Entry) -> bool:
+        """Say whether a job changes nothing by coming: it does not fit and nobody minds."""
+        tiered = self.policy is QueuePolicy.TIERED and entry.priority < PRIORITY_MAX
+        if not entry.shape.blocked or not (tiered or self.policy is QueuePolicy.TRAVERSAL):
+            return False
+        return not any(self.evictable[: entry.priority])
+
     def entries(self) -> Iterator[Entry]:
         """Yield every job that waits here."""
         for lane in self.queue.lanes():
@@ -233,6 +241,12 @@ class PoolState:
     def _cap_holds(self, more: Need, used: Need = _NOTHING) -> bool:
         cap = self.pool.cap if self.pool else None
         return cap is None or _within(cap, used, more)
+
+    def _account(self, request: Request) -> tuple[list[int], ...]:
+        keys = (("project", str(request.project_id)), ("user", request.user), ("pool", ""))
+        found = tuple(self._used.setdefault(key, [0, 0, 0]) for key in keys)
+        self._accounts[request.project_id, request.user] = found
+        return found
 
     def _set_share(self, project: str) -> None:
         used, total = self._used[("project", project)], self._total

@@ -6,7 +6,7 @@ stand in lanes, one per priority and project, because a project's share decides 
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from trackside.schedule.fit import Roles
 from trackside.schedule.index import NodeIndex
@@ -16,6 +16,7 @@ from trackside.schedule.values import PRIORITY_MAX, Request
 
 PRIORITIES = range(PRIORITY_MAX, -1, -1)  # the highest first
 FOREVER_MS = 2**62
+SHARE_MAX = 2**62
 Age = tuple[int, int, int, str]  # preempted ones first, then by creation
 
 
@@ -45,7 +46,7 @@ class Shape:
         "hints",
         "kind",
         "lanes",
-        "least_cards",
+        "least",
         "needs",
         "roles",
         "single",
@@ -60,10 +61,13 @@ class Shape:
         self.total = total_of(roles)
         self.needs = tuple(need for need, count in roles for _ in range(count))  # by rank
         smallest = min((need for need, _ in roles), key=lambda need: need.cards)
-        self.least_cards, self.kind = (
+        self.kind = smallest.kind
+        self.least = (  # a machine with less of any of these takes none of its tasks
             smallest.cards,
-            smallest.kind,
-        )  # a machine with fewer takes none of its tasks
+            min(need.cpu for need, _ in roles),
+            min(need.memory for need, _ in roles),
+            self.total.cards if len(roles) == 1 else 0,  # on all machines together
+        )
         self.single = (
             self.needs[0] if len(self.needs) == 1 and ask.where is None else None
         )  # the need of its only task, if that may go anywhere
@@ -105,6 +109,7 @@ class JobQueue:
         self.blocked: dict[Shape, None] = {}  # shapes with waiting jobs that do not fit now
         self._fronts: list[dict[str, list[tuple[Age, int, Lane]]]] = [{} for _ in PRIORITIES]
         self.index = NodeIndex()
+        self.preempted = 0  # how many wait that were preempted: they go before fairness
         self._pushed = 0  # sets equal rows of the heaps apart
 
     def shape_of(self, request: Request) -> Shape:
@@ -119,6 +124,7 @@ class JobQueue:
             self.shapes[shape.ask] = shape
             (self.blocked if shape.blocked else self.open)[shape] = None
         shape.waiting += 1
+        self.preempted += entry.request.front
         lane = shape.lanes[entry.priority].get(key)
         if lane is None:
             lane = shape.lanes[entry.priority][key] = Lane(shape, entry.priority, key)
@@ -134,6 +140,7 @@ class JobQueue:
         assert lane is not None
         entry.lane = None
         shape.waiting -= 1
+        self.preempted -= entry.request.front
         if lane.top() is None:
             del shape.lanes[lane.priority][lane.key]
         else:
@@ -159,10 +166,14 @@ class JobQueue:
         entry: Entry | None = None
         gone = []
         for project, front in self._fronts[priority].items():
-            top = _valid(front[0]) if front else None
-            if top is None:
-                top = _first(front)
-            if top is None:
+            top: Entry | None = None
+            if front:
+                age, _, lane = front[0]
+                if lane.parked is None and lane.entries:
+                    top = lane.entries[0][2]
+                    if top.age is not age or top.lane is not lane:  # the row may be out of date
+                        top = None
+            if top is None and (top := _first(front)) is None:
                 gone.append(project)
                 continue
             key = (top.age[0], shares.get(project, 0), top.age)
@@ -171,6 +182,21 @@ class JobQueue:
         for project in gone:
             del self._fronts[priority][project]
         return entry
+
+    def first(self, shares: dict[str, int], priority: int) -> Entry | None:
+        """Return what in_order would yield first, for less; nobody who was preempted may wait."""
+        found: Entry | None = None
+        least = SHARE_MAX
+        for shape in self.open:
+            for lane in shape.lanes[priority].values():
+                share = shares.get(lane.project, 0)
+                if share > least or lane.parked:
+                    continue
+                oldest = lane.entries[0][2]  # a lane is never empty, but its first row may be out of date
+                top = oldest if oldest.lane is lane else lane.top()
+                if top is not None and (found is None or share < least or top.age < found.age):
+                    found, least = top, share
+        return found
 
     def in_order(
         self, shares: dict[str, int], priority: int, budget_ms: int | None = None
@@ -205,16 +231,13 @@ class JobQueue:
             else:
                 heapq.heapreplace(rows, (current, lane))
 
-    def prune(self) -> None:
-        """Block the shapes that do not fit any more where they might have."""
-        for shape in list(self.open):
-            if shape.single is None:
-                fits = self.may_fit(shape)
-            else:
-                hints = shape.hints
-                fits = hints is None or any(node.fits(shape.single) for node in hints)
-            if not fits:
-                self.block(shape)
+    def prune(self, taken: Iterable[NodeRoom]) -> None:
+        """Block the shapes of single tasks that might have fitted only where room was taken now."""
+        for node in taken:
+            for shape in [shape for shape in self.open if shape.hints is not None and node in shape.hints]:
+                hints, need = shape.hints, shape.single
+                if hints is not None and need is not None and not any(one.fits(need) for one in hints):
+                    self.block(shape)
 
     def has_limited(self) -> bool:
         """Say whether a job with a limit, of a shape that may fit, waits."""
@@ -234,6 +257,8 @@ class JobQueue:
         if len(shape.roles) > 1:
             return node is None or any(node.fits(need) for need, _ in shape.roles)
         need, count = shape.roles[0]
+        if shape.total.cards > self.index.free_cards[need.kind]:
+            return False
         if node is not None and not node.fits(need):
             return False
         return self.index.places(need) >= count
@@ -257,12 +282,14 @@ class JobQueue:
 
     def freed(self, node: NodeRoom) -> None:
         """Unblock the shapes of which a task fits on a machine that has more room than before."""
-        cards = node.cards
-        fitting = [
-            shape
-            for shape in self.blocked
-            if shape.least_cards <= cards[shape.kind] and self.may_fit(shape, node)
-        ]
+        free, cpu, memory, in_all = node.cards, node.cpu, node.memory, self.index.free_cards
+        fitting = []
+        for shape in self.blocked:  # the cheap checks first: this is done whenever a task ends
+            kind, (cards, cores, size, gang_cards) = shape.kind, shape.least
+            if cards > free[kind] or cores > cpu or size > memory or gang_cards > in_all[kind]:
+                continue
+            if self.may_fit(shape, node):
+                fitting.append(shape)
         for shape in fitting:
             self.unblock(shape, node)
         for shape in self.open:
@@ -294,16 +321,6 @@ def _key(entry: Entry, shares: dict[str, int]) -> tuple[int, int, Age]:
 def _ends_within(entry: Entry, budget_ms: int | None) -> bool:
     limit = entry.request.max_seconds
     return budget_ms is None or (limit is not None and limit * 1000 <= budget_ms)
-
-
-def _valid(row: tuple[Age, int, Lane]) -> Entry | None:
-    """Return the job a row stands for if the row is plainly up to date; None says nothing."""
-    age, _, lane = row
-    entries = lane.entries
-    if lane.parked is not None or not entries:
-        return None
-    first = entries[0][2]
-    return first if first.age is age and first.lane is lane else None
 
 
 def _first(front: list[tuple[Age, int, Lane]]) -> Entry | None:
