@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NewType
 
+from trackside.domain.affinity import Affinity
 from trackside.domain.evidence import Evidence
 from trackside.domain.fault import HangPolicy, Recovery, RecoveryPolicy, Scenario
 from trackside.domain.phase import FINAL, Phase
@@ -112,6 +113,7 @@ class JobSpec:
     pool_id: str = DEFAULT_POOL
     priority: int = 1
     preemptible: bool = False
+    affinity: Affinity | None = None  # which machines, and how close together
     success: SuccessPolicy = SuccessPolicy.ALL
     framework: str | None = None  # "tensorflow" adds TF_CONFIG to the tasks' environments
     tags: Mapping[str, str] = field(default_factory=dict)

@@ -8,6 +8,7 @@ that hangs on hashes. What it decides counts as done; who applies a decision tel
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from trackside.domain.affinity import all_labels
 from trackside.domain.job import JobId, NodeId
 from trackside.schedule.bookkeeping import Books
 from trackside.schedule.passes import run_pass
@@ -179,6 +180,7 @@ class Scheduler:
         spec = event.node
         node = self.books.node(spec.id)
         node.resize(spec.capacity, is_open=spec.open)
+        node.labels = all_labels(spec.id, spec.labels)
         self._renew(node.id)
 
     def _node_removed(self, event: NodeRemoved) -> None:

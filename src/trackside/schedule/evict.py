@@ -10,6 +10,7 @@ from trackside.schedule.place import place
 from trackside.schedule.pools import LOOK_AGAIN_MS, Held, PoolState, without
 from trackside.schedule.queue import Entry, total_of
 from trackside.schedule.room import Need, NodeRoom
+from trackside.schedule.together import areas
 
 Plan = tuple[tuple[Held, ...], list[NodeRoom]]  # who gives way, and the machines by rank
 
@@ -49,11 +50,24 @@ def _on_one(pool: PoolState, entry: Entry, node: NodeRoom, now_ms: int) -> Plan 
 def _anywhere(pool: PoolState, entry: Entry, now_ms: int) -> Plan | None:
     lower = [held for held in pool.held.values() if _may_evict(held, entry)]
     lower.sort(key=lambda held: _dearest_last(held, now_ms))
-    chosen = _fewest(lower, pool.nodes, entry, pool)
+    close = entry.shape.ask.where.close if entry.shape.ask.where else None
+    plans = [
+        _in_area(pool, entry, area, lower) for area in areas(pool.nodes, close.within if close else None)
+    ]
+    return min(
+        (plan for plan in plans if plan is not None), key=lambda plan: _cost(plan, now_ms), default=None
+    )
+
+
+def _in_area(pool: PoolState, entry: Entry, nodes: Sequence[NodeRoom], lower: Sequence[Held]) -> Plan | None:
+    there = set(nodes)
+    # Under a cap, room anywhere counts.
+    near = [held for held in lower if pool.capped or any(node in there for node, _, _ in held.slots.values())]
+    chosen = _fewest(near, nodes, entry, pool)
     if chosen is None:
         return None
-    by_id = {node.id: node for node in pool.nodes}
-    found = _try(pool, pool.nodes, entry, chosen)
+    by_id = {node.id: node for node in nodes}
+    found = _try(pool, nodes, entry, chosen)
     assert found is not None
     return chosen, [by_id[node.id] for node in found]
 

@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from trackside.domain.affinity import Affinity
 from trackside.domain.job import NodeId
 from trackside.schedule.fit import Roles, assign
 from trackside.schedule.room import NodeRoom, need_of
+from trackside.schedule.together import assign_together
 from trackside.schedule.values import Request
 
 
@@ -13,10 +15,19 @@ class Where(NamedTuple):
     """Which machines a job may use."""
 
     avoid: frozenset[NodeId] = frozenset()  # closed for this job alone
+    affinity: Affinity | None = None
 
     def allows(self, node: NodeRoom) -> bool:
         """Say whether the job may use a machine."""
-        return node.id not in self.avoid
+        if node.id in self.avoid:
+            return False
+        return self.affinity is None or self.affinity.allows(node.labels)
+
+    @property
+    def close(self) -> Affinity | None:
+        """Return how close together the tasks must be; None: that does not matter."""
+        affinity = self.affinity
+        return affinity if affinity and (affinity.within or affinity.grouped) else None
 
 
 class Ask(NamedTuple):
@@ -34,12 +45,15 @@ class Ask(NamedTuple):
 def ask_of(request: Request) -> Ask:
     """Return what a job asks for."""
     roles = tuple((need_of(resources), count) for resources, count in request.roles)
-    return Ask(roles, Where(request.avoid) if request.avoid else None)
+    return Ask(roles, Where(request.avoid, request.affinity) if request.avoid or request.affinity else None)
 
 
 def place(nodes: Sequence[NodeRoom], ask: Ask) -> list[NodeRoom] | None:
     """Claim room for every task; return the machines by rank, or None, with nothing claimed."""
-    return assign(nodes if ask.where is None else ask.allowed(nodes), ask.roles)
+    if ask.where is None:
+        return assign(nodes, ask.roles)
+    allowed, close = ask.allowed(nodes), ask.where.close
+    return assign(allowed, ask.roles) if close is None else assign_together(allowed, ask.roles, close)
 
 
 def fits_empty(nodes: Iterable[NodeRoom], ask: Ask) -> bool:

@@ -5,7 +5,7 @@ so `cpu`, `memory` and `cards` (what can be promised) may be less than zero for 
 say what nobody holds now.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from trackside.domain.job import JobId, NodeId
@@ -51,6 +51,7 @@ class NodeRoom:
         "holders",
         "id",
         "known",
+        "labels",
         "memory",
         "models",
         "open",
@@ -64,6 +65,7 @@ class NodeRoom:
         self.id = node_id
         self.known = False  # somebody said what it has
         self.open = False
+        self.labels: Mapping[str, str] = {}
         self.size = Need(0, 0, 0, 0, None)  # cards: of both kinds
         self.models: tuple[str | None, str | None] = (None, None)
         self.cpu = self.memory = self.real_cpu = self.real_memory = 0
@@ -166,7 +168,8 @@ class NodeRoom:
     def scratch(self, *, empty: bool = False) -> "NodeRoom":
         """Return a copy to try things on; empty: as if nobody held anything."""
         copy = NodeRoom.__new__(NodeRoom)
-        copy.id, copy.open, copy.models, copy.size = self.id, self.open, self.models, self.size
+        copy.id, copy.open, copy.labels = self.id, self.open, self.labels
+        copy.models, copy.size = self.models, self.size
         copy.cpu, copy.memory, copy.claimed = self.cpu, self.memory, [0, 0]
         copy.cards = list(self.cards)
         if empty:

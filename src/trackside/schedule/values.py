@@ -1,7 +1,9 @@
 """Knows what the scheduling core is told and what it answers: plain values, no state."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from trackside.domain.affinity import Affinity
 from trackside.domain.job import JobId, NodeId, ProjectId, Slot
 from trackside.domain.pool import Pool
 from trackside.domain.resources import Capacity, Resources
@@ -26,6 +28,7 @@ class Request:
     preemptible: bool = False
     front: bool = False  # it was preempted: first of its priority
     avoid: frozenset[NodeId] = frozenset()  # machines that are closed for this job alone
+    affinity: Affinity | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,7 @@ class NodeSpec:
     id: NodeId
     capacity: Capacity
     open: bool = True
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from trackside.ports import Clock, Engine, JobStore, Update
 from trackside.schedule.explain import Reasons, explain, reasons_of
 from trackside.schedule.values import Decision, Start
 from trackside.supervise.telling import Telling
-from trackside.supervise.watch import Watch
+from trackside.supervise.watch import Labels, Watch
 
 log = logging.getLogger(__name__)
 TICK_SECONDS = 1.0  # deadlines and silent nodes are noticed this late at most
@@ -35,12 +35,13 @@ class Supervisor:
         forget: Callable[[Job], Awaitable[None]],
         pools: Callable[[], Sequence[Pool]] = lambda: (Pool(id=DEFAULT_POOL),),
         closed_nodes: Callable[[], frozenset[NodeId]] = frozenset,
+        labels: Labels = dict,
     ) -> None:
         self._store = store
         self._engine = engine
         self._clock = clock
         self._forget = forget
-        self._watch = Watch(pools, closed_nodes)
+        self._watch = Watch(pools, closed_nodes, labels)
         self._telling = Telling()
         self._wake = asyncio.Event()
         self._deadlines_ms: dict[tuple[JobId, int], int] = {}  # by the monotonic clock: wall clocks jump

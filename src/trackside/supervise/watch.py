@@ -3,7 +3,7 @@
 The core can be built anew at any moment from what is stored: who waits, and which live tasks hold what.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from trackside.domain.job import Job, JobId, NodeId, Slot, TaskState
 from trackside.domain.phase import Phase
@@ -28,6 +28,7 @@ from trackside.schedule.values import (
     Tick,
 )
 
+Labels = Callable[[], Mapping[NodeId, Mapping[str, str]]]
 _EVICTABLE_IN = (Phase.STARTING, Phase.RUNNING, Phase.RESTARTING)  # a lost job would not drain
 
 
@@ -35,10 +36,14 @@ class Watch:
     """Tells a core what changed since it was last told."""
 
     def __init__(
-        self, pools: Callable[[], Sequence[Pool]], closed_nodes: Callable[[], frozenset[NodeId]]
+        self,
+        pools: Callable[[], Sequence[Pool]],
+        closed_nodes: Callable[[], frozenset[NodeId]],
+        labels: Labels = dict,
     ) -> None:
         self._pools = pools
         self._closed_nodes = closed_nodes
+        self._labels = labels
         self.core = Scheduler()
         self._revisions: dict[JobId, int] = {}
         self._nodes: dict[NodeId, NodeSpec] = {}
@@ -68,9 +73,14 @@ class Watch:
         self._revisions = seen
 
     def _node_changes(self, nodes: Iterable[Node]) -> Iterator[SchedulingEvent]:
-        closed = self._closed_nodes()
+        closed, labels = self._closed_nodes(), self._labels()
         specs = {
-            node.id: NodeSpec(id=node.id, capacity=node.capacity, open=node.id not in closed)
+            node.id: NodeSpec(
+                id=node.id,
+                capacity=node.capacity,
+                open=node.id not in closed,
+                labels={**node.labels, **labels.get(node.id, {})},
+            )
             for node in nodes
         }
         yield from (NodeChanged(spec) for spec in specs.values() if self._nodes.get(spec.id) != spec)
@@ -114,6 +124,7 @@ def request_of(job: Job) -> Request:
         max_seconds=spec.max_seconds,
         preemptible=spec.preemptible and (job.phase in _EVICTABLE_IN or job.phase is Phase.QUEUED),
         front=_was_preempted(job),
+        affinity=spec.affinity,
     )
 
 
