@@ -92,6 +92,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     metrics_url: str = ""  # a Prometheus-compatible store of samples; empty: a file in the data directory
     metrics_queue_bytes_max: int = 256 * 1024 * 1024  # what may wait on disk for that store
     metrics_page: str = ""  # who may read /metrics: open or token; empty: open on loopback, else token
+    smtp_url: str = ""  # smtp://user@host:587 or smtps://user@host; empty: no mail is sent
+    smtp_from: str = ""  # the address mail comes from
+    smtp_password_file: str = ""
     flavors: tuple[FlavorSetting, ...] = ()
     engines: tuple[EngineSetting, ...] = ()
     queue_policy: str = "fifo"  # of the pool `default`, until it is given another
@@ -149,6 +152,8 @@ def _check(settings: Settings) -> None:
         raise Invalid(f"metrics_queue_bytes_max must be {METRICS_QUEUE_BYTES_MIN:,} or more")
     if settings.metrics_page not in ("", "open", "token"):
         raise Invalid(f"metrics_page must be open or token, not {settings.metrics_page!r}")
+    if bool(settings.smtp_url) != bool(settings.smtp_from):
+        raise Invalid("smtp_url and smtp_from go together: where mail is sent through, and from whom it comes")
     if settings.queue_policy not in tuple(QueuePolicy):
         names = ", ".join(QueuePolicy)
         raise Invalid(f"queue_policy must be one of {names}, not {settings.queue_policy!r}")

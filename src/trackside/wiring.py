@@ -25,10 +25,11 @@ from trackside.api.iam import routes as iam
 from trackside.api.modelarts_v1 import errors as v1_errors
 from trackside.api.modelarts_v1 import routes as v1
 from trackside.api.modelarts_v2 import errors as v2_errors
-from trackside.api.modelarts_v2 import pool_errors
+from trackside.api.modelarts_v2 import notification, pool_errors
 from trackside.api.modelarts_v2 import routes as v2
 from trackside.api.modelarts_v2.routes_pools import POOL_OPERATIONS
 from trackside.api.native import access, downloads
+from trackside.api.native import notify as native_notify
 from trackside.api.native import policies as native_policies
 from trackside.api.native import pools as native_pools
 from trackside.api.native import routes as native
@@ -54,6 +55,9 @@ from trackside.domain.resources import Capacity, Flavor, derive_flavors
 from trackside.engine.local import LocalEngine
 from trackside.logstore.files import FileLogs
 from trackside.metricstore.embedded import EmbeddedMetricStore
+from trackside.notify.mail import Mailer, mail_server
+from trackside.notify.notifier import Notifier
+from trackside.notify.sender import Sender
 from trackside.objectstore.local import open_objects
 from trackside.objectstore.s3 import open_s3
 from trackside.persistence.stores import Stores, open_stores
@@ -69,6 +73,7 @@ from trackside.service import (
     Pools,
     Services,
     Tokens,
+    Topics,
     Users,
 )
 from trackside.service.policies import Policies
@@ -117,6 +122,7 @@ class Parts:
     access: Access
     engine: LocalEngine
     supervisor: Supervisor
+    notifier: Notifier
     services: Services
     dialects: Sequence[Dialect]
     app: App
@@ -168,16 +174,25 @@ def build(settings: Settings) -> Parts:
     link_key = bootstrap.kept_secret(data_dir / "link.key").encode()
     documents, tokens = Documents(stores.documents), Tokens(key=link_key, clock=clock)
     who = _access(settings, stores, documents, tokens, link_key, clock)
+    logs = Logs(jobs, log_store, clock=clock, endpoint=_endpoint(settings, settings.port), link_key=link_key)
+    sender = Sender(
+        clock=clock,
+        mailer=_mailer(settings),
+        link=lambda job_id: f"{logs.endpoint}{native.PREFIX}/jobs/{job_id}",
+    )
+    topics = Topics(store=stores.topics, clock=clock, sender=sender, asked=notification.asked_of)
+    notifier = Notifier(
+        stores.outbox,
+        sender,
+        clock,
+        topics=topics.all,
+        recipients=topics.recipients,
+        tell=stores.jobs.add_events,
+    )
     services = Services(
         jobs=jobs,
         metrics=Metrics(jobs, metric_store, clock),
-        logs=Logs(
-            jobs,
-            log_store,
-            clock=clock,
-            endpoint=_endpoint(settings, settings.port),
-            link_key=link_key,
-        ),
+        logs=logs,
         catalog=catalog,
         users=Users(store=stores.identities, make=bootstrap.make_user, refreshed=who.users_changed),
         objects=Objects(objects),
@@ -185,6 +200,7 @@ def build(settings: Settings) -> Parts:
         tokens=tokens,
         pools=pools,
         pending=Pending(jobs, explain=supervisor.explain, reasons=supervisor.reasons),
+        topics=topics,
     )
     tallies, counted = Tallies(), _Counted()
     link = AgentLink(
@@ -229,6 +245,7 @@ def build(settings: Settings) -> Parts:
         who,
         engine,
         supervisor,
+        notifier,
         services,
         dialects,
         app,
@@ -240,6 +257,7 @@ async def run(parts: Parts, *, started: Callable[[str], None]) -> None:
     await parts.stores.start()
     await bootstrap.first_identities(parts.stores.identities, parts.data_dir)
     await parts.services.pools.load()
+    await parts.services.topics.load()
     await parts.access.policies.load([one for one, _ in await parts.stores.identities.projects()])
     parts.access.users_changed(await parts.stores.identities.users())
     background: list[asyncio.Task[None]] = []
@@ -249,6 +267,7 @@ async def run(parts: Parts, *, started: Callable[[str], None]) -> None:
         bootstrap.announce(parts.data_dir, endpoint)
         parts.services.logs.endpoint = endpoint
         background.append(asyncio.create_task(parts.supervisor.run()))
+        background.append(asyncio.create_task(parts.notifier.run()))
         if parts.settings.run_agent:
             background.append(asyncio.create_task(_keep_agent(parts)))
         started(endpoint)
@@ -360,6 +379,7 @@ def _dialects(data_dir: Path, who: Access, engine: LocalEngine, link: AgentLink)
                 *native.operations(engine.nodes),
                 *native_policies.operations(who.policies, who.temporary),
                 *native_pools.OPERATIONS,
+                *native_notify.OPERATIONS,
             ),
             authenticate=signed,
         ),
@@ -393,6 +413,18 @@ def _objects(settings: Settings, data_dir: Path) -> ObjectStore:
     bootstrap.write_private(place, msgspec.json.encode(s3).decode())
     secret_key = Path(s3.secret_key_file).read_text().strip()
     return open_s3(s3.endpoint, s3.access_key, secret_key, s3.region)
+
+
+def _mailer(settings: Settings) -> Mailer | None:
+    if not settings.smtp_url:
+        return None
+    password = None
+    if settings.smtp_password_file:
+        try:
+            password = Path(settings.smtp_password_file).read_text().strip()
+        except OSError as error:
+            raise Invalid(f"smtp_password_file cannot be read: {error.strerror}") from None
+    return Mailer(mail_server(settings.smtp_url, sender=settings.smtp_from, password=password))
 
 
 def _flavors(settings: Settings, engine: LocalEngine) -> Sequence[Flavor]:

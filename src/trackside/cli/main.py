@@ -13,7 +13,7 @@ import typer
 import typer.main
 
 from trackside import __version__
-from trackside.cli import agent, catalog, demo, doctor, host, jobs, logs, metrics, policy, pool, submit
+from trackside.cli import agent, catalog, demo, doctor, host, jobs, logs, metrics, notify, policy, pool, submit
 from trackside.cli.errors import CliError, ExitCode
 from trackside.cli.session import SCHEMA, Session, current, nobody_reads
 from trackside.domain.errors import TracksideError
@@ -66,6 +66,7 @@ app.add_typer(catalog.flavor_app, name="flavor")
 app.add_typer(pool.pool_app, name="pool")
 app.add_typer(catalog.user_app, name="user")
 app.add_typer(policy.policy_app, name="policy")
+app.add_typer(notify.notify_app, name="notify")
 app.add_typer(agent.agent_app, name="agent")
 app.command()(host.serve)
 app.command()(demo.demo)

@@ -11,6 +11,7 @@ from trackside.service.objects import Objects
 from trackside.service.pending import Pending
 from trackside.service.pools import Pools
 from trackside.service.tokens import Tokens
+from trackside.service.topics import Topics
 from trackside.service.users import Users
 
 
@@ -28,6 +29,7 @@ class Services:
     tokens: Tokens
     pools: Pools
     pending: Pending
+    topics: Topics
 
 
 __all__ = [
@@ -41,5 +43,6 @@ __all__ = [
     "Pools",
     "Services",
     "Tokens",
+    "Topics",
     "Users",
 ]

@@ -3,7 +3,7 @@
 import secrets
 import string
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -71,8 +71,13 @@ class Jobs:
         self._wake = wake
         self._orders_changed = orders_changed
 
-    async def submit(self, caller: Caller, spec: JobSpec, *, version_of: Job | None = None) -> Job:
-        """Check a job and queue it, as the next version after `version_of` if given; it is then durable."""
+    async def submit(
+        self, caller: Caller, spec: JobSpec, *, version_of: Job | None = None, doubts: Sequence[str] = ()
+    ) -> Job:
+        """Check a job and queue it, as the next version after `version_of` if given; it is then durable.
+
+        `doubts` say what will not work of it, and become events.
+        """
         check_spec(spec)
         runtime = self._catalog.resolve(spec.runtime)
         self._pools.check(caller, spec)
@@ -83,6 +88,7 @@ class Jobs:
         if spec.runtime.image and runtime is None:
             told = f"the image {spec.runtime.image} was not used: no engine stands for it here"
             events.append(Event(job_id=job_id, at_ms=now, message=told, level=Level.WARNING))
+        events += _warnings(job_id, doubts, now)
 
         def make(number: int) -> Update:
             self._pools.check_open(spec)
@@ -123,14 +129,17 @@ class Jobs:
         """Return the jobs of the caller's project that match."""
         return await self._store.search(replace(query, project_id=caller.project_id))
 
-    async def change(self, caller: Caller, job_id: str, wanted: JobChange) -> Job:
+    async def change(
+        self, caller: Caller, job_id: str, wanted: JobChange, *, doubts: Sequence[str] = ()
+    ) -> Job:
         """Change what may be changed of a job."""
         job = self.show(caller, job_id)
 
         def change(job: Job) -> Update:
             if wanted.priority not in (None, job.spec.priority) and job.phase is not Phase.QUEUED:
                 raise Invalid("the priority can only be changed while the job is queued")
-            return Update(job=replace(job, spec=_changed(job.spec, wanted)))
+            told = _warnings(job.id, doubts, self._clock.now_ms())
+            return Update(job=replace(job, spec=_changed(job.spec, wanted)), events=told)
 
         job = await self._store.update(job.id, change)
         self._wake()
@@ -191,6 +200,10 @@ class Jobs:
 def new_short_id() -> str:
     """Return a fresh short id."""
     return "".join(secrets.choice(_SHORT_ID_LETTERS) for _ in range(SHORT_ID_LENGTH))
+
+
+def _warnings(job_id: JobId, doubts: Sequence[str], at_ms: int) -> tuple[Event, ...]:
+    return tuple(Event(job_id=job_id, at_ms=at_ms, message=text, level=Level.WARNING) for text in doubts)
 
 
 def _changed(spec: JobSpec, wanted: JobChange) -> JobSpec:

@@ -31,7 +31,8 @@ async def create_job(call: Call) -> Raw:
     """Submit a job."""
     assert isinstance(call.body, CreateJobBody)
     spec = to_spec(call.body, call.services.catalog)
-    return Raw(content=_details(call, await call.services.jobs.submit(call.caller, spec)))
+    doubts = call.services.topics.doubts(call.caller, spec.declared)
+    return Raw(content=_details(call, await call.services.jobs.submit(call.caller, spec, doubts=doubts)))
 
 
 async def show_details(call: Call) -> Raw:
@@ -65,7 +66,9 @@ async def change_job(call: Call) -> Raw:
     assert isinstance(call.body, ChangeJobBody)
     job = call.services.jobs.show(call.caller, call.path["training_job_id"])
     change = _change(call.body, job.spec)
-    return Raw(content=_details(call, await call.services.jobs.change(call.caller, job.id, change)))
+    doubts = call.services.topics.doubts(call.caller, change.declared or {})
+    changed = await call.services.jobs.change(call.caller, job.id, change, doubts=doubts)
+    return Raw(content=_details(call, changed))
 
 
 async def stop_job(call: Call) -> Raw:

@@ -2,6 +2,7 @@
 
 from trackside.api.modelarts_v2 import handlers_jobs as jobs
 from trackside.api.modelarts_v2 import handlers_reports as reports
+from trackside.api.modelarts_v2 import notification
 from trackside.api.modelarts_v2.routes_pools import POOL_OPERATIONS
 from trackside.api.modelarts_v2.sizes import FLAVOR_TYPE_OF
 from trackside.api.modelarts_v2.wire_create import CreateJobBody
@@ -16,6 +17,7 @@ from trackside.api.modelarts_v2.wire_request import (
 )
 from trackside.api.modelarts_v2.wire_response import (
     EngineList,
+    EventCategories,
     EventPageAnswer,
     FlavorList,
     LogLines,
@@ -181,6 +183,16 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
                 description="Text the message must contain.",
             ),
         ),
+    ),
+    Operation(
+        name="ListEventCategories",
+        method="GET",
+        path="/v2/{project_id}/training-event-categories",
+        action="modelarts:trainJob:list",
+        handler=notification.list_event_categories,
+        summary="List the kinds of events that somebody can be told of",
+        response=EventCategories,
+        query=(Param(name="flavor_type", choices=tuple(FLAVOR_TYPE_OF.values())),),
     ),
     Operation(
         name="ListTrainingJobStages",

@@ -3,6 +3,8 @@
 Fields without a default are always there, zero included; the others are left out when there is nothing.
 """
 
+from msgspec import field
+
 from trackside.api.modelarts_v2.wire_algorithm import (
     Engine,
     Input,
@@ -311,6 +313,21 @@ class JobEvent(Wire):
     level: str
     time: str
     source: str
+
+
+class EventCategory(Wire):
+    """A kind of event, and whether somebody can be told of it."""
+
+    id: str
+    name: str
+    description: str
+    notification: bool
+
+
+class EventCategories(Wire):
+    """All kinds of events."""
+
+    event_categories: list[EventCategory] = field(name="event-categories")
 
 
 class EventPageAnswer(Wire, kw_only=True):
