@@ -153,7 +153,9 @@ def _check(settings: Settings) -> None:
     if settings.metrics_page not in ("", "open", "token"):
         raise Invalid(f"metrics_page must be open or token, not {settings.metrics_page!r}")
     if bool(settings.smtp_url) != bool(settings.smtp_from):
-        raise Invalid("smtp_url and smtp_from go together: where mail is sent through, and from whom it comes")
+        raise Invalid(
+            "smtp_url and smtp_from go together: where mail is sent through, and from whom it comes"
+        )
     if settings.queue_policy not in tuple(QueuePolicy):
         names = ", ".join(QueuePolicy)
         raise Invalid(f"queue_policy must be one of {names}, not {settings.queue_policy!r}")

@@ -13,7 +13,20 @@ import typer
 import typer.main
 
 from trackside import __version__
-from trackside.cli import agent, catalog, demo, doctor, host, jobs, logs, metrics, notify, policy, pool, submit
+from trackside.cli import (
+    agent,
+    catalog,
+    demo,
+    doctor,
+    host,
+    jobs,
+    logs,
+    metrics,
+    notify,
+    policy,
+    pool,
+    submit,
+)
 from trackside.cli.errors import CliError, ExitCode
 from trackside.cli.session import SCHEMA, Session, current, nobody_reads
 from trackside.domain.errors import TracksideError
