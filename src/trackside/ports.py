@@ -12,6 +12,7 @@ from trackside.domain.job import Job, JobId, NodeId, ProjectId
 from trackside.domain.metric import Sample
 from trackside.domain.notice import Notice
 from trackside.domain.phase import Phase
+from trackside.domain.readings import Readings
 from trackside.domain.resources import Capacity
 
 
@@ -331,6 +332,10 @@ class MetricStore(Protocol):
 
     def append(self, samples: Sequence[Sample]) -> None:
         """Keep samples; they are durable on return."""
+        ...
+
+    def append_readings(self, readings: Sequence[Readings]) -> None:
+        """Keep samples that come as rows; they are durable on return."""
         ...
 
     def means(

@@ -49,8 +49,8 @@ from trackside.domain.exchange import Launch
 from trackside.domain.identity import Caller, User
 from trackside.domain.job import Job, NodeId, ProjectId, RuntimeChoice, Task
 from trackside.domain.launching import launch_order
-from trackside.domain.metric import Sample
 from trackside.domain.pool import QueuePolicy
+from trackside.domain.readings import Readings
 from trackside.domain.resources import Capacity, Flavor, derive_flavors
 from trackside.engine.local import LocalEngine
 from trackside.logstore.files import FileLogs
@@ -206,7 +206,7 @@ def build(settings: Settings) -> Parts:
     link = AgentLink(
         engine=engine,
         store=stores.jobs,
-        append_samples=_appender(metric_store, counted),
+        append_readings=_appender(metric_store, counted),
         wake=supervisor.wake,
         interval_seconds=settings.sample_seconds,
     )
@@ -466,10 +466,10 @@ class _Counted:
     samples: int = 0
 
 
-def _appender(store: MetricStore, counted: _Counted) -> Callable[[list[Sample]], Awaitable[None]]:
-    async def append(samples: list[Sample]) -> None:
-        await asyncio.to_thread(store.append, samples)
-        counted.samples += len(samples)
+def _appender(store: MetricStore, counted: _Counted) -> Callable[[list[Readings]], Awaitable[None]]:
+    async def append(readings: list[Readings]) -> None:
+        await asyncio.to_thread(store.append_readings, readings)
+        counted.samples += sum(one.count for one in readings)
 
     return append
 
@@ -503,6 +503,7 @@ def _own_counts(
         "trackside_reports_applied": lambda: link.reports_applied,
         "trackside_samples_appended": lambda: counted.samples,
         "trackside_samples_dropped": lambda: store.dropped,
+        "trackside_metric_blocks_damaged": lambda: getattr(store, "damaged", None),
         "trackside_metric_queue_bytes": lambda: getattr(store, "queued_bytes", None),
     }
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from trackside.domain.errors import Invalid
 from trackside.domain.job import JobId
 from trackside.domain.metric import Sample
+from trackside.domain.readings import readings_of
 from trackside.metricstore.embedded import EmbeddedMetricStore
 from trackside.ports import MetricStore, SeriesKey
 
@@ -58,7 +59,27 @@ def compacting(folder: Path) -> Iterator[MetricStore]:
         store.close()
 
 
-STORES = {"embedded": embedded, "compacting": compacting}
+class InRows(Compacting):
+    """The same, of samples that come as rows."""
+
+    def append(self, samples: Sequence[Sample]) -> None:
+        self.append_readings(readings_of(samples))
+        self.appended += 1
+        if self.appended % 3:
+            self.compact(everything=self.appended % 2 == 0)
+
+
+@contextmanager
+def in_rows(folder: Path) -> Iterator[MetricStore]:
+    store = InRows(folder / "metrics.db", background=False)
+    try:
+        yield store
+        assert store.damaged == 0
+    finally:
+        store.close()
+
+
+STORES = {"embedded": embedded, "compacting": compacting, "in_rows": in_rows}
 
 
 @pytest.fixture(params=STORES, ids=str)

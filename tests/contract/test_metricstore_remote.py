@@ -19,6 +19,7 @@ from tests.servers.victoriametrics import VictoriaMetricsServer
 from trackside.domain.errors import Unavailable
 from trackside.domain.job import JobId
 from trackside.domain.metric import Sample
+from trackside.domain.readings import Readings, samples_of
 from trackside.metricstore.embedded import EmbeddedMetricStore
 from trackside.metricstore.prometheus import PrometheusMetricStore
 from trackside.ports import MetricStore, SeriesKey
@@ -56,6 +57,9 @@ class OwnJobs:
                 for one in samples
             ]
         )
+
+    def append_readings(self, readings: Sequence[Readings]) -> None:
+        self.append([sample for some in readings for sample in samples_of(some)])
 
     def means(self, job_id: JobId, **window: Any) -> dict[SeriesKey, dict[int, float]]:
         return self.inner.means(self._name(job_id), **window)
@@ -414,6 +418,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from trackside.domain.metric import Sample
+from trackside.domain.readings import Readings, samples_of
 from trackside.metricstore.prometheus import PrometheusMetricStore
 url, queue, job, first, t0 = sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
 store = PrometheusMetricStore(url, queue)

@@ -221,7 +221,7 @@ def test_200_mb_of_output_lose_no_line_and_cost_the_agent_no_memory(running: Nod
 def test_measurements_arrive_before_the_end(running: Node) -> None:
     server, _ = running
     ended = server.run("python -S -c 'while __import__(\"time\").process_time() < 0.3: pass'")
-    seen = [sample for r in server.reports if r.measured for sample in r.measured.samples]
+    seen = [sample for r in server.reports if r.measured for sample in r.measured.each()]
     assert any(sample.job_id == ended.key.job_id and sample.metric == "cpu_percent" for sample in seen)
 
 

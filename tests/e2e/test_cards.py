@@ -37,7 +37,7 @@ def with_cards(family: Accelerator, *cards: int) -> dict[str, object]:
 
 
 def card_samples(server: FakeServer, of: TaskKey, prefix: str) -> dict[tuple[str, int | None], float]:
-    found = [s for r in list(server.reports) if r.measured for s in r.measured.samples]
+    found = [s for r in list(server.reports) if r.measured for s in r.measured.each()]
     mine = [s for s in found if s.job_id == of.job_id and s.metric.startswith(prefix)]
     return {(s.metric, s.card): s.value for s in mine}
 
@@ -80,7 +80,7 @@ def test_an_exporter_that_hangs_delays_no_sensor(tmp_path: Path) -> None:
                     s.at_ms
                     for r in list(server.reports)
                     if r.measured
-                    for s in r.measured.samples
+                    for s in r.measured.each()
                     if s.metric == "cpu_percent"
                 }
             )

@@ -54,7 +54,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FakeServ
 def own_samples(server: FakeServer, of: TaskKey) -> dict[str, Sample]:
     """Return the newest of each of the task's own metrics."""
     reports = list(server.reports)
-    found = [s for r in reports if r.measured for s in r.measured.samples if s.job_id == of.job_id]
+    found = [s for r in reports if r.measured for s in r.measured.each() if s.job_id == of.job_id]
     return {s.metric: s for s in found if s.metric.startswith("custom.")}
 
 
@@ -95,7 +95,7 @@ def test_a_hanging_command_holds_up_neither_the_others_nor_the_sensors(
     until(lambda: "custom.loss" in own_samples(server, of), WAIT_SECONDS)
     (note,) = until(lambda: server.notes(of), WAIT_SECONDS)
     assert note == "custom metrics: the command sh took more than 5 s and was killed"
-    measured = [s for r in server.reports if r.measured for s in r.measured.samples if s.job_id == of.job_id]
+    measured = [s for r in server.reports if r.measured for s in r.measured.each() if s.job_id == of.job_id]
     assert len({s.at_ms for s in measured if s.metric == "cpu_percent"}) >= 4
     server.order(Stop(key=of, grace_seconds=1))
     server.ended(of)

@@ -23,6 +23,7 @@ from trackside.collect.custom import Read, TaskSeries
 from trackside.collect.probe import TaskProbe
 from trackside.domain.event import Level
 from trackside.domain.exchange import Measured, Noted, Report, TaskKey
+from trackside.domain.readings import readings_of
 
 PERIOD_SECONDS = 15.0
 FIRST_SECONDS = 2.0  # after the task's start: short jobs have metrics too
@@ -150,7 +151,7 @@ class CustomMetrics:
     def _tell(self, source: _Source, outcome: Read) -> None:
         reports = []
         if outcome.samples:
-            reports.append(Report(seq=0, measured=Measured(samples=tuple(outcome.samples))))
+            reports.append(Report(seq=0, measured=Measured(readings=readings_of(outcome.samples))))
         for problem in outcome.problems:
             if problem.kind not in source.told:
                 source.told.add(problem.kind)

@@ -1,7 +1,6 @@
 """Knows when the sensors are read and how their samples become reports; refuses to know devices."""
 
 import logging
-import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -12,6 +11,7 @@ from trackside.collect.probe import ExitTotals, TaskProbe
 from trackside.collect.sensors import Sensors, boot_ms
 from trackside.domain.exchange import Measured, Report, TaskKey
 from trackside.domain.metric import Sample
+from trackside.domain.readings import readings_of
 
 INTERVAL_SECONDS_DEFAULT = 5.0
 
@@ -99,6 +99,6 @@ class Meter:
 
 
 def _measured(samples: list[Sample]) -> tuple[Report, ...]:
-    """Return the samples as a report, without what is not a number."""
-    finite = tuple(sample for sample in samples if math.isfinite(sample.value))
-    return (Report(seq=0, measured=Measured(samples=finite)),) if finite else ()
+    """Return the samples as a report."""
+    readings = readings_of(samples)
+    return (Report(seq=0, measured=Measured(readings=readings)),) if readings else ()

@@ -150,7 +150,7 @@ class Spool:
             self._write(entry, data)
         except OSError as error:
             if report.measured is not None:
-                self._samples_dropped += len(report.measured.samples)
+                self._samples_dropped += report.measured.count
                 return
             _log.warning("a report is held in memory only: %s", error)
             entry.data = data

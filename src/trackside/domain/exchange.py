@@ -4,7 +4,7 @@ Orders are repeated until their effect was reported, so an agent must take each 
 times. Reports carry a sequence number within the agent's stream: the server applies each exactly once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -12,6 +12,7 @@ from trackside.domain.event import Level
 from trackside.domain.evidence import Evidence
 from trackside.domain.job import Channel, JobId, MetricSource, NodeId, TaskName
 from trackside.domain.metric import Sample
+from trackside.domain.readings import Readings, samples_of
 from trackside.domain.resources import Capacity, Resources
 
 REPORTS_PER_BATCH_MAX = 500
@@ -155,9 +156,21 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One pass over all sensors of all tasks of a node."""
+    """What was measured of the tasks of a node."""
 
-    samples: tuple[Sample, ...]
+    readings: tuple[Readings, ...] = ()
+    samples: tuple[Sample, ...] = ()  # one by one: how it was told before readings; spools may hold such
+
+    def each(self) -> Iterator[Sample]:
+        """Yield the samples, one by one."""
+        yield from self.samples
+        for readings in self.readings:
+            yield from samples_of(readings)
+
+    @property
+    def count(self) -> int:
+        """Return how many samples these are."""
+        return len(self.samples) + sum(readings.count for readings in self.readings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

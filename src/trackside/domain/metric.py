@@ -6,6 +6,7 @@ from enum import StrEnum
 from trackside.domain.job import JobId
 
 MINUTE_MS = 60_000
+VALUE_MAX = 1e300  # of a sample, so that a sum of them is still a number
 
 
 class Metric(StrEnum):

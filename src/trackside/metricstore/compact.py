@@ -1,6 +1,6 @@
-"""Moves samples from the tail into blocks; knows when nothing else may touch the blocks, and answers nothing.
+"""Moves samples from the journal into blocks; knows when nothing else may touch these, and answers nothing.
 
-A sample leaves the tail only when its block is on disk. A crash in between leaves it in both, which is
+A sample leaves the journal only when its block is on disk. A crash in between leaves it in both, which is
 harmless: the same sample twice is one.
 """
 
@@ -18,6 +18,7 @@ from trackside.metricstore.database import Database
 from trackside.metricstore.head import EVER_MS, Head, View
 from trackside.metricstore.layout import GROUP_BITS, SPAN_MS, block_group, block_row, block_span
 from trackside.metricstore.samples import Samples, join, settled, summed
+from trackside.metricstore.writing import Writing
 
 ROWS_PER_TRANSACTION = 64  # so that an append never waits long
 
@@ -39,26 +40,27 @@ class _Made:
 class Compaction:
     """Makes blocks of what is in the head. Its caller sees to it that only one runs at a time."""
 
-    def __init__(self, database: Database, head: Head, damage: Damage) -> None:
+    def __init__(self, database: Database, writing: Writing, head: Head, damage: Damage) -> None:
         self._database = database
+        self._writing = writing
         self._head = head
         self._damage = damage
 
     def run(self, *, floor_ms: int, until_ms: int) -> int:
         """Compact all samples before `until_ms`, dropping those before `floor_ms`; return how many."""
-        with self._database.lock:
+        with self._writing.lock:
             frozen = self._head.freeze()
-            last_seq = tail.last_seq(self._database.writer)
+            through = self._writing.journal.rotate()
         kept = (
             [frozen.of(every, until_ms) for every in _all_of(frozen.groups())] if until_ms < EVER_MS else []
         )
         moved = self._write(frozen, floor_ms, until_ms)
-        with self._database.transaction() as writer:
-            tail.cut(writer, last_seq)
-            if kept := [some for some in kept if len(some)]:
-                tail.append(writer, settled(join(kept)))
-        with self._database.lock:
-            self._head.thaw(settled(join(kept)))
+        still = settled(join([some for some in kept if len(some)]))
+        with self._writing.lock:
+            if len(still):
+                self._writing.journal.append([tail.of_samples(still)])
+            self._head.thaw(still)
+            self._writing.journal.drop(through)
         return moved
 
     def _write(self, frozen: View, floor_ms: int, until_ms: int) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from trackside.domain.errors import Invalid
 
-FORMAT = 3  # 2 was never released, 1 was one row per sample
+FORMAT = 4  # 3 had the tail in a table, 2 was never released, 1 was one row per sample
 BUSY_MS_MAX = 10_000  # how long to wait for another process that has the file
 PAGE_BYTES = 2048  # half a page is lost per block
 WAL_BYTES_KEPT = 16 * 1024 * 1024
@@ -33,10 +33,6 @@ CREATE TABLE series_group (
     names BLOB NOT NULL           -- what its series are called, by slot
 );
 CREATE INDEX group_by_job ON series_group (job);
-CREATE TABLE tail (
-    seq INTEGER PRIMARY KEY,
-    data BLOB NOT NULL
-);
 CREATE TABLE raw (
     id INTEGER PRIMARY KEY,       -- span of four hours << 32 | group
     data BLOB NOT NULL
@@ -89,6 +85,17 @@ class Database:
         finally:
             connection.execute("ROLLBACK")
             self._idle.append(connection)
+
+    @property
+    def has_tail(self) -> bool:
+        """Say whether the file is of format 3, whose tail is to be taken over."""
+        return bool(self.writer.execute("SELECT 1 FROM sqlite_master WHERE name = 'tail'").fetchone())
+
+    def drop_tail(self) -> None:
+        """Make a file of format 3 one of this format; its tail was taken over."""
+        with self.transaction() as writer:
+            writer.execute("DROP TABLE tail")
+            writer.execute(f"PRAGMA user_version = {FORMAT}")
 
     def give_back(self, pages: int) -> int:
         """Shorten the file by up to so many free pages; return how many are still free."""

@@ -1,14 +1,12 @@
 """Keeps samples in one SQLite file: what is acknowledged is on disk, what is old is small.
 
-This is the front; the file's format is told in docs/metric-store.md. Appends go to the tail and to memory; a
-thread moves them into blocks when their span is over. Nothing here knows of tasks, dialects or HTTP.
+This is the front; the file's format is told in docs/metric-store.md. Appends go to the journal and to memory;
+a thread moves them into blocks when their span is over. Nothing here knows of tasks, dialects or HTTP.
 """
 
 import logging
-import sqlite3
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,19 +17,18 @@ import numpy as np
 from trackside.domain.errors import Invalid
 from trackside.domain.job import JobId
 from trackside.domain.metric import Sample
-from trackside.metricstore import tail
+from trackside.domain.readings import Readings
 from trackside.metricstore.compact import Compaction
 from trackside.metricstore.damage import Damage
 from trackside.metricstore.database import Database
 from trackside.metricstore.first_format import move_aside, samples_of
 from trackside.metricstore.head import EVER_MS, Head
-from trackside.metricstore.intake import Intake
+from trackside.metricstore.journal import Journal
 from trackside.metricstore.layout import SPAN_MS
-from trackside.metricstore.names import job_of
 from trackside.metricstore.reading import AT_MS_MAX, Answer, Reading, Window
 from trackside.metricstore.retention import Retention
 from trackside.metricstore.revisions import Revisions
-from trackside.metricstore.samples import Samples, join
+from trackside.metricstore.writing import Entry, Writing
 from trackside.ports import SeriesKey
 
 log = logging.getLogger(__name__)
@@ -42,16 +39,6 @@ HEAD_SAMPLES_MAX = (
 )  # in memory, mostly 8 bytes each; beyond it they are compacted before their span is over
 GRACE_MS = 120_000  # how long after its end a span is compacted
 MAINTENANCE_SECONDS = 10.0
-COMMIT_ENTRIES_MAX = 64  # appends of several threads that share one commit
-
-
-@dataclass(slots=True, eq=False)
-class _Entry:
-    """One append that waits for its commit."""
-
-    samples: Sequence[Sample]
-    done: bool = False
-    error: BaseException | None = None
 
 
 class Extremes(NamedTuple):
@@ -105,18 +92,21 @@ class EmbeddedMetricStore:
         self._database = Database(path)
         self._head = Head()
         self._reading = Reading(self._database, self._head, self._damage)
-        self._compaction = Compaction(self._database, self._head, self._damage)
-        self._retention = Retention(self._database, self._damage)
-        self._intake = Intake(self._damage)
         self._revisions = Revisions()
-        self._queue: deque[_Entry] = deque()
+        try:
+            journal = Journal(path, self._damage)
+        except BaseException:
+            self._database.close()
+            raise
+        self._writing = Writing(self._database, journal, self._head, self._revisions, self._damage, now_ms)
+        self._compaction = Compaction(self._database, self._writing, self._head, self._damage)
+        self._retention = Retention(self._database, self._damage)
         self._maintenance = threading.Lock()
         self._floor_ms = 0
         self._expired_span = -1
         self._house = _Thread()
         self._raise_floor()
-        for batch in tail.replay(self._database.writer, self._damage):
-            self._head.add(batch)
+        self._writing.replay(self._damage)
         for samples in samples_of(former):
             self.append(samples)
         former.unlink(missing_ok=True)
@@ -127,7 +117,7 @@ class EmbeddedMetricStore:
     @property
     def dropped(self) -> int:
         """Return how many samples were refused for what they were."""
-        return self._intake.dropped
+        return self._writing.dropped
 
     @property
     def damaged(self) -> int:
@@ -136,17 +126,13 @@ class EmbeddedMetricStore:
 
     def append(self, samples: Sequence[Sample]) -> None:
         """Keep samples; they are durable on return. What is no measurement is dropped and counted."""
-        entry = _Entry(samples)
-        self._queue.append(entry)
-        with self._database.lock:
-            if not entry.done:
-                self._commit()
-        if entry.error is not None:
-            raise entry.error
-        if len(self._head) > HEAD_SAMPLES_MAX:
-            self._house.wake.set()
-            if self._house.thread is None or len(self._head) > 2 * HEAD_SAMPLES_MAX:
-                self.compact(everything=True)
+        self._writing.append(Entry(samples=samples))
+        self._see_to_room()
+
+    def append_readings(self, readings: Sequence[Readings]) -> None:
+        """Keep samples that come as rows; they are durable on return."""
+        self._writing.append(Entry(readings=readings))
+        self._see_to_room()
 
     def means(
         self,
@@ -231,7 +217,7 @@ class EmbeddedMetricStore:
 
     def forget(self, job_id: JobId) -> None:
         """Drop all samples of a job: none is told from now on, the space is given back in the background."""
-        self._forget([job_id])
+        self._writing.forget([job_id])
         self._expired_span = -1
         self._house.wake.set()
 
@@ -251,7 +237,7 @@ class EmbeddedMetricStore:
             self._raise_floor()
             rollup_ms = 0 if self._kept.rollup_ms is None else max(0, now - self._kept.rollup_ms)
             self._retention.expire(raw_before_ms=self._floor_ms, rollups_before_ms=rollup_ms)
-            self._forget(self._retention.ended_before(rollup_ms))
+            self._writing.forget(self._retention.ended_before(rollup_ms))
             self._retention.purge()
             self._retention.shrink(lambda: self._house.ending)
             self._expired_span = now // SPAN_MS
@@ -262,6 +248,7 @@ class EmbeddedMetricStore:
         self._house.wake.set()
         if self._house.thread is not None:
             self._house.thread.join()
+        self._writing.journal.close()
         self._database.close()
 
     def _latest(
@@ -274,44 +261,18 @@ class EmbeddedMetricStore:
             for job, keys, found in self._reading.newest(job_ids, metric, _clamped(since_ms))
         }
 
-    def _commit(self) -> None:
-        """Commit what waits, together; the lock is held."""
-        entries = [self._queue.popleft() for _ in range(min(len(self._queue), COMMIT_ENTRIES_MAX))]
-        jobs: set[str] = set()
-        try:
-            with self._database.transaction() as writer:
-                taken = self._take(writer, entries, jobs)
-            self._head.add(taken)
-            self._revisions.touch(jobs)
-            for entry in entries:
-                entry.done = True
-        except BaseException as error:
-            self._intake.forget({job_of(sample) for entry in entries for sample in entry.samples})
-            for entry in entries:
-                entry.done, entry.error = True, error
-
-    def _take(self, writer: sqlite3.Connection, entries: Sequence[_Entry], jobs: set[str]) -> Samples:
-        now, parts = self._now_ms(), []
-        for entry in entries:
-            part, found = self._intake.columns(writer, entry.samples, floor_ms=self._floor_ms, now_ms=now)
-            jobs |= found
-            parts.append(part)
-        taken = join(parts)
-        if len(taken):
-            tail.append(writer, taken)
-        return taken
-
-    def _forget(self, jobs: Sequence[str]) -> None:
-        with self._database.transaction() as writer:
-            writer.executemany("UPDATE job SET name = NULL WHERE name = ?", [(job,) for job in jobs])
-            self._intake.forget(jobs)
-        self._revisions.touch(jobs)
+    def _see_to_room(self) -> None:
+        if len(self._head) > HEAD_SAMPLES_MAX:
+            self._house.wake.set()
+            if self._house.thread is None or len(self._head) > 2 * HEAD_SAMPLES_MAX:
+                self.compact(everything=True)
 
     def _raise_floor(self) -> None:
         """Move the time before which there are no raw samples; it never goes back."""
         if self._kept.raw_ms is not None:
             floor = (self._now_ms() - self._kept.raw_ms) // SPAN_MS * SPAN_MS
-            self._floor_ms = self._reading.floor_ms = max(self._floor_ms, floor)
+            self._floor_ms = max(self._floor_ms, floor)
+            self._reading.floor_ms = self._writing.floor_ms = self._floor_ms
 
     def _keep_house(self) -> None:
         while not self._house.ending:

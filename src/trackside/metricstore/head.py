@@ -14,7 +14,7 @@ import numpy as np
 
 from trackside.metricstore.columns import Floats, Ints
 from trackside.metricstore.layout import GROUP_BITS, SPAN_MS
-from trackside.metricstore.samples import NOTHING, Samples, join, settled
+from trackside.metricstore.samples import NOTHING, RowBatch, Samples, join, settled
 
 LANES_MAX = 256
 LANE_ROWS_FIRST = 8
@@ -144,13 +144,16 @@ class Head:
         with self._lock:
             return self._view()
 
-    def add(self, samples: Samples) -> None:
-        """Take a batch."""
-        if not len(samples):
-            return
+    def add(self, batches: Sequence[Samples | RowBatch]) -> None:
+        """Take what came together."""
         with self._lock:
-            self._count += len(samples)
-            late = [some for some in _by_time(samples) if not self._into_lane(some)]
+            late: list[Samples] = []
+            for batch in batches:
+                self._count += len(batch)
+                if isinstance(batch, RowBatch):
+                    late += self._add_rows(batch)
+                elif len(batch):
+                    late += [some for some in _by_time(batch) if not self._into_lane(some)]
             if late:
                 self._runs = _with(self._runs, settled(join(late)))
 
@@ -173,19 +176,32 @@ class Head:
         lanes = tuple(lane.rows() for lane in self._lanes.values())
         return View(lanes + self._frozen.lanes, self._runs + self._frozen.runs)
 
+    def _add_rows(self, rows: RowBatch) -> list[Samples]:
+        """Put rows into their lane; return what is left."""
+        if not len(rows):
+            return []
+        lane = self._lane(rows.key, rows.ids)
+        if lane is None:
+            return [rows.samples()]
+        left = [n for n, at_ms in enumerate(rows.times.tolist()) if not lane.add(at_ms, rows.table[n])]
+        return [rows.samples(left)] if left else []
+
     def _into_lane(self, samples: Samples) -> bool:
         """Put samples of one time into their lane, if they have one or can have one."""
         if (samples.at_ms != samples.at_ms[0]).any():
             return False
-        key = samples.ids.tobytes()
+        lane = self._lane(samples.ids.tobytes(), samples.ids)
+        return lane is not None and lane.add(int(samples.at_ms[0]), samples.values)
+
+    def _lane(self, key: bytes, unsorted: Ints) -> Lane | None:
         lane = self._lanes.get(key)
         if lane is None:
-            order = np.argsort(samples.ids, kind="stable")
-            ids = samples.ids[order]
+            order = np.argsort(unsorted, kind="stable")
+            ids = unsorted[order]
             if (ids[1:] == ids[:-1]).any() or len(self._lanes) >= LANES_MAX:
-                return False
+                return None
             lane = self._lanes[key] = Lane(ids, order)
-        return lane.add(int(samples.at_ms[0]), samples.values)
+        return lane
 
 
 def newest_of(runs: Sequence[Samples], ids: Ints) -> Samples:

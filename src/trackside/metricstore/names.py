@@ -35,9 +35,9 @@ class Names:
         self._ids: dict[Key, int] = {}
         self._keys_of: OrderedDict[str, list[Key]] = OrderedDict()  # least recently written first
 
-    def ids(self, samples: Sequence[Sample]) -> Ints:
-        """Return the series of samples; raise KeyError if one is not remembered."""
-        return np.fromiter(map(self._ids.__getitem__, map(key_of, samples)), np.int64, len(samples))
+    def ids(self, keys: Iterable[Key], count: int) -> Ints:
+        """Return the numbers of so many series; raise KeyError if one is not remembered."""
+        return np.fromiter(map(self._ids.__getitem__, keys), np.int64, count)
 
     def learn(self, writer: sqlite3.Connection, keys: Sequence[Key], *, now_ms: int) -> None:
         """Find or make numbers for series, in the caller's transaction. If that fails: `discard` them."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from trackside.domain.errors import Invalid
 from trackside.domain.job import JobId
 from trackside.domain.metric import MINUTE_MS, Sample
+from trackside.domain.readings import Readings, samples_of
 from trackside.metricstore.prometheus_query import FAR_MS, Queries, select
 from trackside.metricstore.remote_checks import acceptable
 from trackside.metricstore.remote_http import RemoteServer
@@ -96,6 +97,10 @@ class PrometheusMetricStore:
             for job_id in {sample.job_id for sample in good}:
                 self._touch(job_id)
         self._sender.wake()
+
+    def append_readings(self, readings: Sequence[Readings]) -> None:
+        """Keep samples that come as rows; they are durable on return."""
+        self.append([sample for some in readings for sample in samples_of(some)])
 
     def means(
         self,

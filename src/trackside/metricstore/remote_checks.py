@@ -2,14 +2,13 @@
 
 import math
 
-from trackside.domain.metric import Sample
+from trackside.domain.metric import VALUE_MAX, Sample
 from trackside.metricstore.intake import (
     AT_MS_MAX,
     CARD_MAX,
     LABEL_CHARS_MAX,
     LABELS_MAX,
     NAME_CHARS_MAX,
-    VALUE_MAX,
 )
 
 

@@ -28,6 +28,27 @@ class Samples:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class RowBatch:
+    """The same series at some times, as they came: a row of values for each time, in any order."""
+
+    ids: Ints
+    key: bytes  # the ids, to recognise them by
+    packed: bytes  # the ids, as a column
+    times: Ints
+    table: Floats
+
+    def __len__(self) -> int:
+        return self.table.size
+
+    def samples(self, rows: Sequence[int] | slice = slice(None)) -> Samples:
+        """Return the samples of some rows."""
+        times = self.times[rows]
+        return Samples(
+            np.tile(self.ids, len(times)), np.repeat(times, len(self.ids)), self.table[rows].ravel()
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Cells:
     """What the samples of each series and step come to, sorted by series, then step."""
 

@@ -364,7 +364,7 @@ class Node:
 
     def samples(self, metric: str) -> list[Sample]:
         reports = list(self.reports)
-        return [s for r in reports if r.measured for s in r.measured.samples if s.metric == metric]
+        return [s for r in reports if r.measured for s in r.measured.each() if s.metric == metric]
 
     def notes(self) -> list[str]:
         return [report.noted.message for report in list(self.reports) if report.noted]

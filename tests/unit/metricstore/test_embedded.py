@@ -1,16 +1,21 @@
 """What only the embedded store promises."""
 
+import resource
 import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from trackside.domain.errors import Invalid
+from trackside.domain.errors import Invalid, Unavailable
 from trackside.domain.job import JobId
 from trackside.domain.metric import Sample
-from trackside.metricstore import names
+from trackside.domain.readings import readings_of
+from trackside.metricstore import columns, journal, names, sealed
 from trackside.metricstore.embedded import EmbeddedMetricStore
 
 JOB = JobId("job")
@@ -38,40 +43,61 @@ def test_dropped_samples_are_counted(store: EmbeddedMetricStore) -> None:
     assert store.dropped == 2
 
 
-def test_an_append_is_synced_before_it_returns(store: EmbeddedMetricStore) -> None:
+def test_names_are_synced_before_an_append_returns(store: EmbeddedMetricStore) -> None:
     assert store._database.writer.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
     assert store._database.writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_an_append_that_fails_leaves_nothing_and_the_next_one_works(
+@contextmanager
+def no_room() -> Iterator[None]:
+    """Let no file grow, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_an_append_that_fails_leaves_nothing_and_the_next_one_works(store: EmbeddedMetricStore) -> None:
+    store.append([sample("worker-2")])  # a name that is known already: only the journal is written to
+    store._writing.journal.rotate()
+    revision = store.revision(JOB)
+    with no_room(), pytest.raises(OSError, match="large"):
+        store.append([sample("worker-2", value=13, at_ms=AT_MS + 5)])
+    assert store.revision(JOB) == revision
+    found = store.means(JOB, task=None, start_ms=AT_MS + 1, end_ms=AT_MS + 9, step_ms=1000)
+    assert found == {}
+    store.append([sample("worker-1"), sample("worker-0")])
+    assert len(store.means(JOB, task=None, start_ms=0, end_ms=AT_MS + 1, step_ms=1000)) == 3
+
+
+def test_an_append_whose_names_cannot_be_stored_leaves_nothing(
     store: EmbeddedMetricStore, path: Path
 ) -> None:
     with sqlite3.connect(path) as other:
-        other.execute(
-            "CREATE TRIGGER refuse BEFORE INSERT ON tail BEGIN SELECT RAISE(ABORT, 'thirteen'); END"
-        )
+        other.execute("CREATE TRIGGER refuse BEFORE INSERT ON job BEGIN SELECT RAISE(ABORT, 'thirteen'); END")
     other.close()
-    revision = store.revision(JOB)
-    with pytest.raises(sqlite3.IntegrityError, match="thirteen"):
-        store.append([sample("worker-0"), sample("worker-1", value=13)])
+    for append in (store.append, lambda samples: store.append_readings(readings_of(samples))):
+        with pytest.raises(sqlite3.IntegrityError, match="thirteen"):
+            append([sample("worker-0"), sample("worker-1", value=13)])
     with sqlite3.connect(path) as other:
         other.execute("DROP TRIGGER refuse")
     other.close()
-    assert store.revision(JOB) == revision
     assert store.means(JOB, task=None, start_ms=0, end_ms=AT_MS + 1, step_ms=1000) == {}
-    store.append([sample("worker-1"), sample("worker-0")])
+    store.append_readings(readings_of([sample("worker-1"), sample("worker-0")]))
     assert len(store.means(JOB, task=None, start_ms=0, end_ms=AT_MS + 1, step_ms=1000)) == 2
 
 
 def test_a_reader_in_the_middle_does_not_hold_up_the_writer(store: EmbeddedMetricStore) -> None:
     store.append([sample()])
     with store._database.snapshot() as reading:
-        assert reading.execute("SELECT count(*) FROM tail").fetchone() == (1,)
+        assert reading.execute("SELECT series FROM job").fetchone() == (1,)
         writer = threading.Thread(target=store.append, args=([sample("worker-1")],))
         writer.start()
         writer.join(timeout=30)
         assert not writer.is_alive()
-        assert reading.execute("SELECT count(*) FROM tail").fetchone() == (1,)  # its own moment
+        assert reading.execute("SELECT series FROM job").fetchone() == (1,)  # its own moment
 
 
 def test_more_series_than_are_remembered(store: EmbeddedMetricStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,18 +155,87 @@ def test_a_damaged_block_is_reported_and_never_told(
     store.close()
 
 
-def test_a_damaged_tail_row_is_reported_and_the_others_are_kept(path: Path) -> None:
+def test_a_damaged_record_of_the_journal_is_reported_and_the_others_are_kept(path: Path) -> None:
+    store = EmbeddedMetricStore(path, background=False)
+    for task in ("worker-0", "worker-1", "worker-2"):
+        store.append([sample(task)])
+    store.close()
+    (file,) = path.parent.glob("metrics.journal-*")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 0x10  # in the second of three records
+    file.write_bytes(data)
+    for _ in range(2):
+        store = EmbeddedMetricStore(path, background=False)
+        assert store.damaged == 1
+        found = store.means(JOB, task=None, step_ms=60_000, **WINDOW)
+        assert {key.task for key in found} == {"worker-0", "worker-2"}
+        store.close()
+
+
+def test_a_torn_end_of_the_journal_is_left_out(path: Path) -> None:
+    store = EmbeddedMetricStore(path, background=False)
+    for task in ("worker-0", "worker-1"):
+        store.append([sample(task)])
+    store.close()
+    (file,) = path.parent.glob("metrics.journal-*")
+    file.write_bytes(file.read_bytes()[:-9])
+    store = EmbeddedMetricStore(path, background=False)
+    assert [key.task for key in store.means(JOB, task=None, step_ms=60_000, **WINDOW)] == ["worker-0"]
+    assert store.damaged == 0
+    store.compact(everything=True)
+    store.close()
+    assert [file.name for file in path.parent.iterdir()] == ["metrics.db"]
+
+
+def test_a_second_process_does_not_take_the_journal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "OTHER_PROCESS_SECONDS_MAX", 0.0)
+    store = EmbeddedMetricStore(path)
+    with pytest.raises(Unavailable, match="another process"):
+        EmbeddedMetricStore(path)
+    store.close()
+    EmbeddedMetricStore(path).close()
+
+
+def test_a_file_of_format_3_is_taken_over(path: Path) -> None:
     store = EmbeddedMetricStore(path, background=False)
     store.append([sample()])
+    ids = np.array([1 << 7], np.int64)  # the first series of the first group
+    parts = [columns.pack(column) for column in (ids, np.array([AT_MS + 1]), np.array([3.0]))]
     store.close()
-    damage(path, "tail")
-    store = EmbeddedMetricStore(path, background=False)
-    store.append([sample("worker-1")])
-    assert store.damaged == 1
-    store.close()
-    store = EmbeddedMetricStore(path, background=False)
-    assert [key.task for key in store.means(JOB, task=None, step_ms=60_000, **WINDOW)] == ["worker-1"]
-    store.close()
+    with sqlite3.connect(path) as old:
+        old.execute("CREATE TABLE tail (seq INTEGER PRIMARY KEY, data BLOB NOT NULL)")
+        old.execute("INSERT INTO tail VALUES (5, ?)", (sealed.seal(sealed.TAIL, 5, parts),))
+        old.execute("PRAGMA user_version = 3")
+    old.close()
+    for _ in range(2):
+        store = EmbeddedMetricStore(path, background=False)
+        found = store.means(JOB, task=None, step_ms=60_000, **WINDOW)
+        assert [list(steps.values()) for steps in found.values()] == [[2.0]]
+        store.close()
+
+
+def test_rows_that_are_partly_no_measurements_are_kept_in_part(store: EmbeddedMetricStore) -> None:
+    (good,) = readings_of([sample(f"worker-{n}", float(n), AT_MS + at) for n in range(3) for at in (0, 1000)])
+    values = np.frombuffer(good.values).copy()
+    values[1] = np.nan
+    values[5] = np.inf
+    store.append_readings([replace(good, values=values.tobytes()), replace(good, times_ms=(-1, 1 << 60))])
+    found = store.means(JOB, task=None, step_ms=1000, **WINDOW)
+    assert {key.task: sorted(steps.values()) for key, steps in found.items()} == {
+        "worker-0": [0.0, 0.0],
+        "worker-1": [1.0],
+        "worker-2": [2.0],
+    }
+    assert store.dropped == 8
+
+
+def test_rows_of_series_that_cannot_be_named_are_dropped(store: EmbeddedMetricStore) -> None:
+    readings = readings_of([sample(task, at_ms=AT_MS + at) for task in ("", "worker-0") for at in (0, 1000)])
+    for _ in range(2):
+        store.append_readings(readings)
+    (found,) = store.means(JOB, task=None, step_ms=1000, **WINDOW).values()
+    assert len(found) == 2
+    assert store.dropped == 4
 
 
 def test_raw_samples_are_still_told_in_minutes_when_only_they_are_damaged(path: Path) -> None:
@@ -202,6 +297,7 @@ def test_a_file_of_the_first_format_is_taken_over(path: Path) -> None:
             ("gpu_percent", 2): [50.0],
             ("cpu_percent", None): [15.0],
         }
+        store.compact(everything=True)
         store.close()
     assert [file.name for file in path.parent.iterdir()] == ["metrics.db"]
 

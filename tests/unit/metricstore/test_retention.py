@@ -112,7 +112,7 @@ def test_rollups_go_when_their_time_is_over_and_their_job_with_them(
     assert asked(store, HOUR_MS)
     age(store, clock, 8)
     assert asked(store, HOUR_MS) == {}
-    assert counts(path) == {"job": 0, "series_group": 0, "tail": 0, "raw": 0, "rollup": 0}
+    assert counts(path) == {"job": 0, "series_group": 0, "raw": 0, "rollup": 0}
 
 
 def test_a_sample_that_is_older_than_what_is_kept_is_dropped(
@@ -181,7 +181,7 @@ def test_memory_stays_bounded_when_jobs_come_and_go(
     for number in range(400):
         job = JobId(f"job-{number}")
         store.append([sample(T0 + number, number, job=job, task=f"worker-{task}") for task in range(3)])
-    assert len(store._intake._names._ids) <= 53
+    assert len(store._writing._intake._names._ids) <= 53
     assert len(store._head) <= 503
     assert asked(store, MINUTE_MS, job=JobId("job-7")) == {T0: 7.0}
 
@@ -243,7 +243,7 @@ def test_a_reader_sees_the_same_while_samples_move_into_blocks(store: EmbeddedMe
 
 def counts(path: Path) -> dict[str, int]:
     connection = sqlite3.connect(path)
-    tables = ("job", "series_group", "tail", "raw", "rollup")
+    tables = ("job", "series_group", "raw", "rollup")
     found = {table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables}
     connection.close()
     return found

@@ -10,8 +10,8 @@ from trackside.domain import rules
 from trackside.domain.errors import Invalid
 from trackside.domain.exchange import Hello, Orders, Report, ReportAck, ReportBatch
 from trackside.domain.job import Job, NodeId
-from trackside.domain.metric import Sample
 from trackside.domain.phase import Phase
+from trackside.domain.readings import Readings, checked, readings_of, without
 from trackside.ports import JobStore, Update
 
 ORDER_WAIT_SECONDS_MAX = 60.0
@@ -41,13 +41,13 @@ class AgentLink:
         *,
         engine: Nodes,
         store: JobStore,
-        append_samples: Callable[[list[Sample]], Awaitable[None]],
+        append_readings: Callable[[list[Readings]], Awaitable[None]],
         wake: Callable[[], None],
         interval_seconds: float,
     ) -> None:
         self._engine = engine
         self._store = store
-        self._append_samples = append_samples
+        self._append_readings = append_readings
         self._wake = wake
         self._interval_seconds = interval_seconds
         self.reports_applied = 0
@@ -110,23 +110,32 @@ class AgentLink:
             raise Invalid("a batch needs at least one report")
         self._engine.seen(batch.node_id)
         # Samples first: appending one twice changes nothing, so a crash in between is harmless.
-        samples = self._wanted(batch)
-        if samples:
-            await self._append_samples(samples)
+        readings = self._wanted(batch)
+        if readings:
+            await self._append_readings(readings)
         told = _Told()
-        through = await self._store.apply_reports(batch.node_id, batch.stream, batch.reports, told.apply)
+        others = [report for report in batch.reports if report.measured is None]
+        if others:  # measurements change no job: that they came need not be noted
+            await self._store.apply_reports(batch.node_id, batch.stream, others, told.apply)
         self.reports_applied += len(batch.reports)
         if told.orders:
             self._engine.changed()
         if told.changed:
             self._wake()
-        return ReportAck(through=through)
+        return ReportAck(through=max(report.seq for report in batch.reports))
 
-    def _wanted(self, batch: ReportBatch) -> list[Sample]:
-        """Return the samples of jobs that still exist: a deleted job must not come back as numbers."""
-        samples = [one for report in batch.reports if report.measured for one in report.measured.samples]
-        known = {job_id for job_id in {one.job_id for one in samples} if self._store.get(job_id)}
-        return [one for one in samples if one.job_id in known]
+    def _wanted(self, batch: ReportBatch) -> list[Readings]:
+        """Return the readings of jobs that still exist: a deleted job must not come back as numbers."""
+        every: list[Readings] = []
+        for report in batch.reports:
+            if report.measured is not None:
+                every += report.measured.readings or readings_of(report.measured.samples)
+        jobs = {grid.job_id for readings in every for grid in checked(readings)}
+        gone = frozenset(job_id for job_id in jobs if self._store.get(job_id) is None)
+        if not gone:
+            return every
+        left = [without(readings, gone) for readings in every]
+        return [readings for readings in left if readings is not None]
 
 
 class _Told:
