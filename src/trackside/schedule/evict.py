@@ -50,7 +50,7 @@ def _on_one(pool: PoolState, entry: Entry, node: NodeRoom, now_ms: int) -> Plan 
 def _anywhere(pool: PoolState, entry: Entry, now_ms: int) -> Plan | None:
     lower = [held for held in pool.held.values() if _may_evict(held, entry)]
     lower.sort(key=lambda held: _dearest_last(held, now_ms))
-    close = entry.shape.ask.where.close if entry.shape.ask.where else None
+    close = entry.shape.ask.close
     plans = [
         _in_area(pool, entry, area, lower) for area in areas(pool.nodes, close.within if close else None)
     ]

@@ -23,18 +23,18 @@ class Where(NamedTuple):
             return False
         return self.affinity is None or self.affinity.allows(node.labels)
 
-    @property
-    def close(self) -> Affinity | None:
-        """Return how close together the tasks must be; None: that does not matter."""
-        affinity = self.affinity
-        return affinity if affinity and (affinity.within or affinity.grouped) else None
-
 
 class Ask(NamedTuple):
     """What a gang needs, and where it may go. Jobs that ask alike are of one shape."""
 
     roles: Roles
     where: Where | None = None  # None: anywhere
+
+    @property
+    def close(self) -> Affinity | None:
+        """Return how close together the tasks must be; None: that does not matter."""
+        affinity = self.where.affinity if self.where else None
+        return affinity if affinity and (affinity.within or affinity.grouped) else None
 
     def allowed(self, nodes: Iterable[NodeRoom]) -> list[NodeRoom]:
         """Return the machines it may use."""
@@ -52,7 +52,7 @@ def place(nodes: Sequence[NodeRoom], ask: Ask) -> list[NodeRoom] | None:
     """Claim room for every task; return the machines by rank, or None, with nothing claimed."""
     if ask.where is None:
         return assign(nodes, ask.roles)
-    allowed, close = ask.allowed(nodes), ask.where.close
+    allowed, close = ask.allowed(nodes), ask.close
     return assign(allowed, ask.roles) if close is None else assign_together(allowed, ask.roles, close)
 
 
@@ -66,3 +66,18 @@ def fits_empty(nodes: Iterable[NodeRoom], ask: Ask) -> bool:
 def fits_now(nodes: Iterable[NodeRoom], ask: Ask) -> bool:
     """Say whether the gang fits, and leave everything as it is."""
     return place([node.scratch() for node in nodes if node.open], ask) is not None
+
+
+def most_tasks(nodes: Sequence[NodeRoom], ask: Ask) -> int:
+    """Return how many tasks of a gang of like ones fit, at most as many as it asks for; nodes are copies."""
+    (need, count), *_ = ask.roles
+    if ask.close is None:
+        return min(sum(node.count(need) for node in ask.allowed(nodes)), count)
+    low, high = 0, count
+    while low < high:
+        middle = (low + high + 1) // 2
+        placed = place(nodes, Ask(((need, middle),), ask.where))
+        for node in placed or ():
+            node.claim(need, -1)
+        low, high = (middle, high) if placed is not None else (low, middle - 1)
+    return low

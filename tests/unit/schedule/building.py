@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from trackside.domain.affinity import Affinity, all_labels, area_of
 from trackside.domain.job import JobId, NodeId, ProjectId, Slot
 from trackside.domain.pool import Pool, QueuePolicy
 from trackside.domain.resources import GIB, Accelerator, Capacity, Resources
@@ -26,10 +27,17 @@ from trackside.schedule.values import (
 POOL = "default"
 
 
-def machine(name: str = "node-a", cores: float = 8, gpus: int = 0, gib: int = 64, **more: Any) -> NodeSpec:
+def machine(
+    name: str = "node-a",
+    cores: float = 8,
+    gpus: int = 0,
+    gib: int = 64,
+    labels: dict[str, str] | None = None,
+    **more: Any,
+) -> NodeSpec:
     """Return a machine."""
     capacity = Capacity(cpu_cores=cores, memory_bytes=gib * GIB, gpus=gpus, **more)
-    return NodeSpec(id=NodeId(name), capacity=capacity)
+    return NodeSpec(id=NodeId(name), capacity=capacity, labels=labels or {})
 
 
 def size(cores: float = 1, gpus: int = 0, gib: int = 1, **more: Any) -> Resources:
@@ -144,6 +152,7 @@ class World:
                 "closed machines take nothing"
             )
             assert not asked.avoid & {slot.node_id for slot in decision.slots}
+            self._check_affinity(asked.affinity, [slot.node_id for slot in decision.slots])
             self.running[decision.job_id] = dict(enumerate(decision.slots))
             self.started.append(decision.job_id)
         elif isinstance(decision, Preempt):
@@ -154,6 +163,18 @@ class World:
             assert decision.job_id not in self.draining, "nobody is told to end twice"
             self.draining.add(decision.job_id)
             self.preempted.append((decision.job_id, decision.for_job))
+
+    def _check_affinity(self, affinity: Affinity | None, nodes: list[NodeId]) -> None:
+        if affinity is None:
+            return
+        labels = {node_id: self.nodes[node_id].labels for node_id in nodes}
+        assert all(affinity.allows(all_labels(node_id, labels[node_id])) for node_id in nodes)
+        if affinity.within:
+            assert len({area_of(node_id, labels[node_id], affinity.within) for node_id in nodes}) == 1
+        size, level = affinity.group_size, affinity.group_level
+        for first in range(0, len(nodes), size if level else len(nodes)):
+            group = nodes[first : first + size] if level else []
+            assert len({area_of(node_id, labels[node_id], str(level)) for node_id in group}) <= 1
 
     def check(self) -> None:
         """Check that no core, byte or card is given twice."""

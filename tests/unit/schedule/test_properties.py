@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.schedule.building import POOL, World, machine, request
+from trackside.domain.affinity import Affinity, Condition, Operator
 from trackside.domain.job import JobId, NodeId
 from trackside.domain.pool import Pool, QueuePolicy, Quota
 from trackside.domain.resources import GIB
@@ -21,7 +22,6 @@ from trackside.schedule.values import (
     JobRemoved,
     JobRunning,
     NodeChanged,
-    NodeSpec,
     PoolChanged,
     Preempt,
     Request,
@@ -31,6 +31,13 @@ from trackside.schedule.values import (
 )
 
 NODES = ("a", "b", "c")
+LABELS = {"a": {"cabinet": "1", "slice": "x"}, "b": {"cabinet": "1"}, "c": {"cabinet": "2"}}
+AFFINITIES = (
+    Affinity(within="cabinet"),
+    Affinity(group_level="cabinet", group_size=2),
+    Affinity(within="cabinet", group_level="slice", group_size=2),
+    Affinity(terms=((Condition(key="cabinet", operator=Operator.IN, values=("1",)),),)),
+)
 Step = tuple[str, int, int]
 steps = st.lists(
     st.tuples(
@@ -60,6 +67,7 @@ def a_request(name: str, seed: int, at: int) -> Request:
         preemptible=rng.random() < 0.5,
         max_seconds=rng.choice([None, 10, 100, 1000]),
         avoid=frozenset(rng.sample(list(map(NodeId, NODES)), rng.choice([0, 0, 0, 0, 1, 2]))),
+        affinity=rng.choice([None, None, None, *AFFINITIES]),
     )
 
 
@@ -69,7 +77,7 @@ class Driver:
     def __init__(self, policy: QueuePolicy, *, quotas: bool = False) -> None:
         pool = {"project_quota": Quota(cpu_cores=12, cards=6), "user_quota": Quota(memory_bytes=9 * GIB)}
         self.world = World(
-            *(machine(name, cores=8, gpus=4) for name in NODES),
+            *(machine(name, cores=8, gpus=4, labels=LABELS[name]) for name in NODES),
             policy=policy,
             lock_seconds=60,
             **(pool if quotas else {}),
@@ -117,7 +125,7 @@ class Driver:
 
     def _set_open(self, one: int, *, is_open: bool) -> None:
         node = self.world.nodes[NodeId(NODES[one % len(NODES)])]
-        self.world.tell(NodeChanged(NodeSpec(id=node.id, capacity=node.capacity, open=is_open)))
+        self.world.tell(NodeChanged(replace(node, open=is_open)))
 
     def _drain(self, one: int, two: int) -> None:
         if self.world.running:
@@ -174,6 +182,7 @@ def test_under_fifo_the_head_starts_first(what: list[Step]) -> None:
                 preemptible=False,
                 max_seconds=None,
                 avoid=frozenset(),
+                affinity=None,
             )
             waiting[asked.job_id] = asked
             started = world.queue(asked)
@@ -249,7 +258,8 @@ def test_decisions_hang_on_no_order_but_that_of_events(
 ) -> None:
     driver = Driver(policy)
     quotas = {name: Quota(cpu_cores=12) for name in ("p", "q", "r")}
-    driver.world = Recorder(*(machine(name, cores=8, gpus=4) for name in NODES), policy=policy)
+    machines = (machine(name, cores=8, gpus=4, labels=LABELS[name]) for name in NODES)
+    driver.world = Recorder(*machines, policy=policy)
     pool = Pool(id=POOL, policy=policy, node_ids=tuple(map(NodeId, NODES)), project_quotas=quotas)
     driver.world.tell(PoolChanged(pool))
     for step in what:
