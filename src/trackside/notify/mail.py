@@ -108,12 +108,13 @@ class Mailer:
         except ssl.SSLCertVerificationError as error:
             why = f"the mail server's certificate is not trusted: {error.verify_message}"
             raise Undeliverable(why, silent=True) from None
+        except smtplib.SMTPServerDisconnected:
+            raise Undeliverable("the mail server did not answer, or hung up", silent=True) from None
         except smtplib.SMTPException as error:
             raise Undeliverable(f"the mail server did not take it: {type(error).__name__}") from None
         except OSError as error:
-            why = error.strerror or ("it did not answer" if isinstance(error, TimeoutError) else "")
-            said = f"the mail server cannot be reached: {why or type(error).__name__}"
-            raise Undeliverable(said, silent=True) from None
+            why = f"the mail server cannot be reached: {error.strerror or type(error).__name__}"
+            raise Undeliverable(why, silent=True) from None
 
     def _connected(self) -> smtplib.SMTP:
         """Return a connection that is as safe as the server allows; a password never goes in the clear."""

@@ -48,7 +48,7 @@ def facts_of(notice: Notice, link: str, *, test: bool = False) -> dict[str, Any]
         "job": {
             "id": notice.job_id,
             "dlc_id": f"{DLC_PREFIX}{notice.short_id}" if notice.short_id else None,
-            "name": notice.job_name,
+            "name": cut(notice.job_name, TEXT_LENGTH_MAX),
             "project_id": notice.project_id,
             "workspace_id": notice.workspace_id,
             "owner": notice.owner,

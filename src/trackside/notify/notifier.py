@@ -139,8 +139,8 @@ class Notifier:
                 if error.silent:
                     return
             else:
-                self.sent += 1
                 await self._outbox.done([delivery])
+                self.sent += 1
 
     async def _failed(self, deliveries: Sequence[Delivery], why: str) -> None:
         now_ms = self._clock.now_ms()
