@@ -84,6 +84,7 @@ class HangRule(StrEnum):
 
     ACTIVITY = "activity"  # input and output stand still, and the accelerators' use does not change
     SILENCE = "silence"  # no task writes to its log
+    NONE = "none"  # not at all while it runs, only at its end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
