@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from trackside.domain.event import Event
 from trackside.domain.exchange import Orders, Report
@@ -14,6 +14,10 @@ from trackside.domain.notice import Notice
 from trackside.domain.phase import Phase
 from trackside.domain.readings import Readings
 from trackside.domain.resources import Capacity
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 class Clock(Protocol):
@@ -366,6 +370,17 @@ class MetricStore(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class MeanColumns:
+    """Means of some series as columns: those of the first series, then those of the second, and so on."""
+
+    keys: Sequence[SeriesKey]
+    bounds: Sequence[int]  # the means of series n stand from bounds[n] to bounds[n + 1]
+    steps_ms: "npt.NDArray[np.int64]"  # the steps that occur, ascending, each once
+    which: "npt.NDArray[np.int64] | None"  # whose mean it is, by place in steps_ms; None: each has all
+    means: "npt.NDArray[np.float64]"
+
+
 @runtime_checkable
 class MeansInColumns(Protocol):
     """What a metric store may offer besides: means as columns, for answers of a hundred thousand points."""
@@ -375,13 +390,22 @@ class MeansInColumns(Protocol):
         job_id: JobId,
         *,
         task: str | None,
-        metric: str | None = None,
+        metrics: Sequence[str],
         start_ms: int,
         end_ms: int,
         step_ms: int,
-    ) -> dict[SeriesKey, tuple[list[int], list[float]]]:
-        """Return, per series, the steps that have samples, ascending, and their means."""
+    ) -> MeanColumns:
+        """Return the means of tasks as a whole (series of cards and with labels are left out)."""
         ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LatestColumns:
+    """The newest samples of some series of a job."""
+
+    keys: Sequence[SeriesKey]
+    at_ms: Sequence[int]
+    values: Sequence[float]
 
 
 @runtime_checkable
@@ -390,8 +414,8 @@ class LatestOfMetric(Protocol):
 
     def latest_of(
         self, metric: str, job_ids: Sequence[JobId], *, since_ms: int
-    ) -> dict[JobId, dict[SeriesKey, tuple[int, float]]]:
-        """Return the newest sample (time, value) of every series of a metric that has one since then."""
+    ) -> dict[JobId, LatestColumns]:
+        """Return the newest samples of every series of a metric that has one since then."""
         ...
 
 

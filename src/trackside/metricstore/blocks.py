@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from trackside.metricstore import rawblock, rollup
 from trackside.metricstore.columns import Ints
@@ -30,7 +30,7 @@ class Blocks:
 
     def __init__(self, connection: sqlite3.Connection, damage: Damage) -> None:
         self._connection = connection
-        self._damage = damage
+        self.damage = damage
 
     def raw(self, groups: Ints, spans: Iterable[int]) -> Iterator[Samples]:
         """Yield the raw blocks of groups of some spans."""
@@ -38,7 +38,7 @@ class Blocks:
             try:
                 yield rawblock.decode(row, data)
             except BlockDamaged as error:
-                self._damage.report("raw", row, error)
+                self.damage.report("raw", row, error)
 
     def rollups(self, groups: Ints, spans: Iterable[int], *, extremes: bool) -> Iterator[tuple[int, Rollup]]:
         """Yield rows and rollups of groups of some spans."""
@@ -46,7 +46,7 @@ class Blocks:
             try:
                 yield row, rollup.decode(row, data, extremes=extremes)
             except BlockDamaged as error:
-                self._damage.report("rollup", row, error)
+                self.damage.report("rollup", row, error)
 
     def raw_spans(self, first: int, last: int) -> list[int]:
         """Return the spans from one to another, the last included, that may have raw blocks."""
@@ -67,9 +67,12 @@ class Blocks:
         asked = {"bits": ROW_BITS, "first": first, "last": last}
         return [span for (span,) in self._connection.execute(_SPANS.format(table=table), asked)]
 
-    def _rows(self, table: str, groups: Ints, spans: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+    def stored(self, table: str, rows: Sequence[int]) -> list[tuple[int, bytes]]:
+        """Return those of some rows that there are, with what is stored there."""
         statement = f"SELECT id, data FROM {table} WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608
+        return self._connection.execute(statement, (json.dumps(rows),)).fetchall()
+
+    def _rows(self, table: str, groups: Ints, spans: Iterable[int]) -> Iterator[tuple[int, bytes]]:
         numbers = groups.tolist()
         for span in spans:
-            rows = json.dumps([block_row(span, group) for group in numbers])
-            yield from self._connection.execute(statement, (rows,)).fetchall()
+            yield from self.stored(table, [block_row(span, group) for group in numbers])

@@ -3,17 +3,19 @@
 import sqlite3
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from trackside.metricstore.columns import Ints
+from trackside.metricstore.columns import Bools, Ints
 from trackside.metricstore.damage import Damage
 from trackside.metricstore.layout import GROUP_BITS
 from trackside.metricstore.names import stored_groups
 from trackside.ports import SeriesKey
 
 SERIES_CACHED_MAX = 100_000
+_NOTHING = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,18 +27,23 @@ class Catalog:
     keys: tuple[SeriesKey, ...]
     of_task: dict[str, Ints]  # positions
     of_metric: dict[str, Ints]
+    whole: Bools  # which are of a task as a whole: without card and labels
 
-    def chosen(self, task: str | None, metric: str | None) -> Ints:
-        """Return the positions of what is asked for."""
-        nothing = np.empty(0, np.int64)
-        if task is None and metric is None:
+    def chosen(self, task: str | None, metrics: Sequence[str] | None, *, whole: bool = False) -> Ints:
+        """Return the positions, ascending, of what is asked for: of tasks as a whole only, if wanted."""
+        found = self._of(task, metrics)
+        return found[self.whole[found]] if whole else found
+
+    def _of(self, task: str | None, metrics: Sequence[str] | None) -> Ints:
+        if task is not None:
+            found = self.of_task.get(task, _NOTHING)
+            if metrics is None:
+                return found
+            return found[[self.keys[one].metric in metrics for one in found.tolist()]]
+        if metrics is None:
             return np.arange(len(self.ids))
-        if metric is None:
-            return self.of_task.get(task or "", nothing)
-        found = self.of_metric.get(metric, nothing)
-        if task is None:
-            return found
-        return found[np.isin(found, self.of_task.get(task, nothing))]
+        parts = [self.of_metric[metric] for metric in set(metrics) if metric in self.of_metric]
+        return np.sort(np.concatenate(parts)) if len(parts) > 1 else (parts or [_NOTHING])[0]
 
 
 class Catalogs:
@@ -84,6 +91,7 @@ def _read(connection: sqlite3.Connection, job: str, series: int, damage: Damage)
         series=series,
         ids=np.array(ids, np.int64),
         keys=tuple(keys),
+        whole=np.array([key.card is None and not key.labels for key in keys], np.bool_),
         of_task={task: np.array(where, np.int64) for task, where in of_task.items()},
         of_metric={metric: np.array(where, np.int64) for metric, where in of_metric.items()},
     )

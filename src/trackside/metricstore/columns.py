@@ -115,7 +115,7 @@ def unpack_values(sections: list[bytes], parts: Segments) -> Floats:
 
 def _pack_whole(values: Floats, decimals: Bytes, parts: Segments) -> list[bytes]:
     """Return kinds, bases, and what the numbers are off from them, in as many columns as there are widths."""
-    whole: Ints = np.rint(values * parts.spread(_POWERS[decimals])).astype(np.int64)
+    whole: Ints = np.rint(values * parts.spread(POWERS[decimals])).astype(np.int64)
     off, middles = _from_middles(whole, parts)
     steps = np.diff(whole, prepend=0)
     steps[parts.starts] = 0
@@ -148,7 +148,7 @@ def _unpack_whole(kinds: Bytes, bases: bytes, rest: bytes, parts: Segments) -> F
         run -= parts.spread(run[parts.starts])  # the first difference of a segment is nothing
         whole = run if stepped.all() else np.where(parts.spread(stepped), run, whole)
     whole += parts.spread(unpack_ints(bases))
-    values: Floats = whole / parts.spread(_POWERS[kinds & BINARY])
+    values: Floats = whole / parts.spread(POWERS[kinds & BINARY])
     return values
 
 
@@ -184,4 +184,4 @@ def _unpacked(data: bytes, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     return np.asarray(column)
 
 
-_POWERS = 10.0 ** np.arange(DECIMALS_MAX + 1)
+POWERS = 10.0 ** np.arange(DECIMALS_MAX + 1)

@@ -15,8 +15,10 @@ from trackside.metricstore.blocks import Blocks
 from trackside.metricstore.columns import Ints
 from trackside.metricstore.damage import Damage
 from trackside.metricstore.database import Database
+from trackside.metricstore.decoded import Decoded
 from trackside.metricstore.head import EVER_MS, Head, View
 from trackside.metricstore.layout import GROUP_BITS, SPAN_MS, block_group, block_row, block_span
+from trackside.metricstore.remembered import KINDS
 from trackside.metricstore.samples import Samples, join, settled, summed
 from trackside.metricstore.writing import Writing
 
@@ -40,11 +42,14 @@ class _Made:
 class Compaction:
     """Makes blocks of what is in the head. Its caller sees to it that only one runs at a time."""
 
-    def __init__(self, database: Database, writing: Writing, head: Head, damage: Damage) -> None:
+    def __init__(
+        self, database: Database, writing: Writing, head: Head, damage: Damage, decoded: Decoded
+    ) -> None:
         self._database = database
         self._writing = writing
         self._head = head
         self._damage = damage
+        self._decoded = decoded
 
     def run(self, *, floor_ms: int, until_ms: int) -> int:
         """Compact all samples before `until_ms`, dropping those before `floor_ms`; return how many."""
@@ -99,7 +104,8 @@ class Compaction:
         made.rollups.append((row, rollup.encode(row, fresh)))
 
     def _store(self, made: _Made) -> None:
-        with self._database.transaction() as writer:
+        rows = [row for row, _ in made.raw]
+        with self._decoded.changing(rows, *KINDS), self._database.transaction() as writer:
             writer.executemany("INSERT OR REPLACE INTO raw VALUES (?, ?)", made.raw)
             writer.executemany("INSERT OR REPLACE INTO rollup VALUES (?, ?)", made.rollups)
             writer.executemany(_NOTE_SPAN, [(block_span(row), block_group(row)) for row, _ in made.raw])

@@ -10,26 +10,23 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
-
-from trackside.domain.errors import Invalid
 from trackside.domain.job import JobId
 from trackside.domain.metric import Sample
 from trackside.domain.readings import Readings
+from trackside.metricstore.answers import Answers
 from trackside.metricstore.compact import Compaction
 from trackside.metricstore.damage import Damage
 from trackside.metricstore.database import Database
+from trackside.metricstore.decoded import Decoded
 from trackside.metricstore.first_format import move_aside, samples_of
 from trackside.metricstore.head import EVER_MS, Head
 from trackside.metricstore.journal import Journal
 from trackside.metricstore.layout import SPAN_MS
-from trackside.metricstore.reading import AT_MS_MAX, Answer, Reading, Window
+from trackside.metricstore.reading import Reading
 from trackside.metricstore.retention import Retention
 from trackside.metricstore.revisions import Revisions
 from trackside.metricstore.writing import Entry, Writing
-from trackside.ports import SeriesKey
 
 log = logging.getLogger(__name__)
 
@@ -39,15 +36,6 @@ HEAD_SAMPLES_MAX = (
 )  # in memory, mostly 8 bytes each; beyond it they are compacted before their span is over
 GRACE_MS = 120_000  # how long after its end a span is compacted
 MAINTENANCE_SECONDS = 10.0
-
-
-class Extremes(NamedTuple):
-    """What the samples of a step come to; lowest and highest are not numbers where they were lost."""
-
-    mean: float
-    low: float
-    high: float
-    samples: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +59,7 @@ class _Thread:
     thread: threading.Thread | None = None
 
 
-class EmbeddedMetricStore:
+class EmbeddedMetricStore(Answers):
     """A MetricStore in one file."""
 
     remote = False
@@ -91,7 +79,8 @@ class EmbeddedMetricStore:
         self._damage = Damage()
         self._database = Database(path)
         self._head = Head()
-        self._reading = Reading(self._database, self._head, self._damage)
+        decoded = Decoded()
+        super().__init__(Reading(self._database, self._head, self._damage, decoded))
         self._revisions = Revisions()
         try:
             journal = Journal(path, self._damage)
@@ -99,8 +88,8 @@ class EmbeddedMetricStore:
             self._database.close()
             raise
         self._writing = Writing(self._database, journal, self._head, self._revisions, self._damage, now_ms)
-        self._compaction = Compaction(self._database, self._writing, self._head, self._damage)
-        self._retention = Retention(self._database, self._damage)
+        self._compaction = Compaction(self._database, self._writing, self._head, self._damage, decoded)
+        self._retention = Retention(self._database, self._damage, decoded)
         self._maintenance = threading.Lock()
         self._floor_ms = 0
         self._expired_span = -1
@@ -133,83 +122,6 @@ class EmbeddedMetricStore:
         """Keep samples that come as rows; they are durable on return."""
         self._writing.append(Entry(readings=readings))
         self._see_to_room()
-
-    def means(
-        self,
-        job_id: JobId,
-        *,
-        task: str | None,
-        metric: str | None = None,
-        start_ms: int,
-        end_ms: int,
-        step_ms: int,
-    ) -> dict[SeriesKey, dict[int, float]]:
-        """Return, per series, the mean of each step [t, t+step) that has samples, keyed by t.
-
-        Steps are whole multiples of `step_ms` since the epoch; one that is only partly in the window has
-        the samples that are.
-        """
-        found = self.means_columns(
-            job_id, task=task, metric=metric, start_ms=start_ms, end_ms=end_ms, step_ms=step_ms
-        )
-        return {key: dict(zip(steps, means, strict=True)) for key, (steps, means) in found.items()}
-
-    def means_columns(
-        self,
-        job_id: JobId,
-        *,
-        task: str | None,
-        metric: str | None = None,
-        start_ms: int,
-        end_ms: int,
-        step_ms: int,
-    ) -> dict[SeriesKey, tuple[list[int], list[float]]]:
-        """Return, per series, the steps that have samples, ascending, and their means."""
-        window = _window(start_ms, end_ms, step_ms)
-        answer = self._reading.cells(job_id, task=task, metric=metric, window=window, extremes=False)
-        if answer is None:
-            return {}
-        steps = (answer.cells.steps * window.step_ms).tolist()
-        means = (answer.cells.total / answer.cells.count).tolist()
-        return {key: (steps[first:last], means[first:last]) for key, first, last in _ranges(answer)}
-
-    def latest(
-        self, job_ids: Sequence[JobId], *, since_ms: int
-    ) -> dict[JobId, dict[SeriesKey, tuple[int, float]]]:
-        """Return the newest sample (time, value) of every series that has one since then."""
-        return self._latest(job_ids, None, since_ms)
-
-    def latest_of(
-        self, metric: str, job_ids: Sequence[JobId], *, since_ms: int
-    ) -> dict[JobId, dict[SeriesKey, tuple[int, float]]]:
-        """Return the newest sample (time, value) of every series of a metric that has one since then."""
-        return self._latest(job_ids, metric, since_ms)
-
-    def extremes(
-        self,
-        job_id: JobId,
-        *,
-        task: str | None,
-        metric: str | None = None,
-        start_ms: int,
-        end_ms: int,
-        step_ms: int,
-    ) -> dict[SeriesKey, dict[int, Extremes]]:
-        """Return, per series, what the samples of each step come to, lowest and highest included."""
-        window = _window(start_ms, end_ms, step_ms)
-        answer = self._reading.cells(job_id, task=task, metric=metric, window=window, extremes=True)
-        if answer is None:
-            return {}
-        cells = answer.cells
-        assert cells.low is not None, "they were asked for"
-        assert cells.high is not None, "they were asked for"
-        steps = (cells.steps * window.step_ms).tolist()
-        columns = (cells.total / cells.count, cells.low, cells.high, cells.count)
-        told = [Extremes(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
-        return {
-            key: dict(zip(steps[first:last], told[first:last], strict=True))
-            for key, first, last in _ranges(answer)
-        }
 
     def revision(self, job_id: JobId) -> int:
         """Return a number that changes whenever samples of the job arrive."""
@@ -251,16 +163,6 @@ class EmbeddedMetricStore:
         self._writing.journal.close()
         self._database.close()
 
-    def _latest(
-        self, job_ids: Sequence[JobId], metric: str | None, since_ms: int
-    ) -> dict[JobId, dict[SeriesKey, tuple[int, float]]]:
-        return {
-            JobId(job): dict(
-                zip(keys, zip(found.at_ms.tolist(), found.values.tolist(), strict=True), strict=True)
-            )
-            for job, keys, found in self._reading.newest(job_ids, metric, _clamped(since_ms))
-        }
-
     def _see_to_room(self) -> None:
         if len(self._head) > HEAD_SAMPLES_MAX:
             self._house.wake.set()
@@ -290,20 +192,3 @@ class EmbeddedMetricStore:
 
 def _days(days: float | None) -> int | None:
     return None if days is None else int(days * DAY_MS)
-
-
-def _window(start_ms: int, end_ms: int, step_ms: int) -> Window:
-    if step_ms <= 0:
-        raise Invalid(f"a step must be positive, not {step_ms} ms")
-    return Window(_clamped(start_ms), _clamped(end_ms), min(step_ms, AT_MS_MAX))
-
-
-def _clamped(at_ms: int) -> int:
-    return min(max(at_ms, 0), AT_MS_MAX)
-
-
-def _ranges(answer: Answer) -> list[tuple[SeriesKey, int, int]]:
-    """Return where the cells of each series stand that has any."""
-    first = np.searchsorted(answer.cells.ids, answer.ids, side="left").tolist()
-    last = np.searchsorted(answer.cells.ids, answer.ids, side="right").tolist()
-    return [(key, a, b) for key, a, b in zip(answer.keys, first, last, strict=True) if b > a]

@@ -9,7 +9,9 @@ from trackside.metricstore import rollup
 from trackside.metricstore.blocks import Blocks
 from trackside.metricstore.damage import Damage
 from trackside.metricstore.database import Database
+from trackside.metricstore.decoded import Decoded
 from trackside.metricstore.layout import SPAN_MS, block_group, block_row, block_span
+from trackside.metricstore.remembered import KINDS
 from trackside.metricstore.samples import summed
 
 JOBS_PER_TRANSACTION = 256
@@ -20,9 +22,10 @@ PAGES_PER_TURN = 1024
 class Retention:
     """Keeps the file from growing for ever. Its caller sees to it that only one runs at a time."""
 
-    def __init__(self, database: Database, damage: Damage) -> None:
+    def __init__(self, database: Database, damage: Damage, decoded: Decoded) -> None:
         self._database = database
         self._damage = damage
+        self._decoded = decoded
 
     def expire(self, *, raw_before_ms: int, rollups_before_ms: int) -> None:
         """Remove raw blocks that end before a time, their extremes kept in the rollups; and old rollups."""
@@ -30,7 +33,7 @@ class Retention:
         self._remove("raw", block_row(rollups_before_ms // SPAN_MS, 0))
         while rows := self._oldest_raw(block_row(raw_before_ms // SPAN_MS, 0)):
             full = [(row, data) for row in rows if (data := self._full(row)) is not None]
-            with self._database.transaction() as writer:
+            with self._decoded.changing(rows, *KINDS), self._database.transaction() as writer:
                 writer.executemany("INSERT OR REPLACE INTO rollup VALUES (?, ?)", full)
                 writer.executemany("DELETE FROM raw WHERE id = ?", [(row,) for row in rows])
 
@@ -101,5 +104,5 @@ class Retention:
         statement = f"DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE id < ? LIMIT ?)"  # noqa: S608
         removed = ROWS_PER_TRANSACTION
         while removed == ROWS_PER_TRANSACTION:
-            with self._database.transaction() as writer:
+            with self._decoded.changing(None), self._database.transaction() as writer:
                 removed = writer.execute(statement, (before_row, ROWS_PER_TRANSACTION)).rowcount

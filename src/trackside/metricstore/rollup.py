@@ -16,7 +16,7 @@ from trackside.metricstore.columns import BINARY, DECIMALS_MAX, WHOLE_MAX, Bytes
 from trackside.metricstore.layout import GROUP_BITS, SPAN_MINUTES, block_group, block_span
 from trackside.metricstore.samples import Cells
 
-_SLOTS, _COUNTS, _TOTAL, _LOW, _HIGH, _END = 0, 1, 2, 6, 10, 14
+SLOTS, COUNTS, TOTAL, _LOW, _HIGH, _END = 0, 1, 2, 6, 10, 14
 Column = TypeVar("Column", Ints, Floats)
 
 _NO_NUMBER: Floats = np.full(1, np.nan)
@@ -85,12 +85,12 @@ def encode(row: int, rollup: Rollup) -> bytes:
 def decode(row: int, data: bytes, *, extremes: bool = False) -> Rollup:
     """Return the rollup of a block; lowest and highest if they are wanted and there."""
     sections = sealed.unseal(sealed.ROLLUP, row, data)
-    slots = np.frombuffer(sections[_SLOTS], np.uint8)
-    count = columns.unpack_ints(sections[_COUNTS]).reshape(len(slots), SPAN_MINUTES)
+    slots = np.frombuffer(sections[SLOTS], np.uint8)
+    count = columns.unpack_ints(sections[COUNTS]).reshape(len(slots), SPAN_MINUTES)
     present = count > 0
     parts = columns.segments(present.sum(axis=1))
     full = extremes and len(sections) == _END
-    ends = (_TOTAL, _LOW, _HIGH, _END) if full else (_TOTAL, _LOW)
+    ends = (TOTAL, _LOW, _HIGH, _END) if full else (TOTAL, _LOW)
     found = []
     for first, last in pairwise(ends):
         cells = columns.unpack_values(sections[first:last], parts)

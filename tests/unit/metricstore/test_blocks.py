@@ -6,8 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trackside.metricstore import columns, rawblock, rollup, sealed
-from trackside.metricstore.layout import GROUP_BITS, SPAN_MS, block_group, block_row, block_span
+from trackside.metricstore.layout import (
+    GROUP_BITS,
+    SPAN_MINUTES,
+    SPAN_MS,
+    block_group,
+    block_row,
+    block_span,
+)
 from trackside.metricstore.samples import Samples, settled, summed
+from trackside.metricstore.somerollup import ABSENT, SomeRollup
 
 GROUP, SPAN = 77, 118_055
 ROW = block_row(SPAN, GROUP)
@@ -58,6 +66,25 @@ def test_a_rollup_survives_its_block(given_: Samples) -> None:
         assert kept is not None
         assert given_column is not None
         assert kept[present].tolist() == given_column[present].tolist()
+
+
+@settings(deadline=None)
+@given(
+    given_=st.one_of(samples_of(decimals), samples_of(st.floats(-1e9, 1e9)), samples_of(decimals | anything)),
+    wanted=st.lists(st.integers(0, 63), min_size=1, max_size=5, unique=True).map(sorted),
+)
+def test_some_series_of_a_rollup_are_those_of_all(given_: Samples, wanted: list[int]) -> None:
+    data = rollup.encode(ROW, rollup.of_cells(ROW, summed(given_, 60_000, extremes=True)))
+    whole, some = rollup.decode(ROW, data), SomeRollup(ROW, data)
+    places = some.places(np.array(wanted))
+    there = places[places != ABSENT]
+    assert some.slots[there].tolist() == [slot for slot in wanted if slot in whole.slots]
+    assert some.total(there).tolist() == whole.total[there].tolist()
+    for minutes in (1, 5, 240):
+        count, total = some.steps(there, minutes)
+        shape = (len(there), SPAN_MINUTES // minutes, minutes)
+        assert count.tolist() == whole.count[there].reshape(shape).sum(axis=2).tolist()
+        assert total.tolist() == whole.total[there].reshape(shape).sum(axis=2).tolist()
 
 
 def test_the_newer_rollup_wins_minute_by_minute() -> None:

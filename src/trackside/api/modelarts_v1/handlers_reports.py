@@ -72,14 +72,14 @@ async def show_pod_metrics(call: Call) -> Statistic:
     names, each = _asked(call)
     job = version(call)
     task = task_of(job, call.path["pod_name"])
-    grid = await call.services.metrics.minutes(call.caller, job.id, task)
+    asked = [METRIC_OF[name].metric for name in names]
+    grid = await call.services.metrics.minutes(call.caller, job.id, task, asked)
     shown: list[Series] = []
     for name in names:
-        means = grid.values[METRIC_OF[name].metric]
         if each and METRIC_OF[name].per_card:
             shown += await _each_card(call, job, task, name, grid)
         else:
-            shown.append(series(name, means))
+            shown.append(series(name, grid.told(METRIC_OF[name].metric)))
     return Statistic(metrics=shown)
 
 

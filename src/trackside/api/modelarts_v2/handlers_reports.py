@@ -28,6 +28,7 @@ LINES_DEFAULT, LINES_MAX = 50, 500
 EVENTS_DEFAULT, EVENTS_MAX = 50, 100
 PATTERN_LENGTH_MAX = 256
 LINE_MAX = 2**53
+METRICS = tuple(render.METRIC_OF.values())
 REPORT_TYPES = ("training-event",)
 
 
@@ -38,7 +39,7 @@ async def show_metrics(call: Call) -> Raw:
     version = service.revision(call.caller, job_id, task)
     content = render.cached_metrics((job_id, task), version)
     if content is None:
-        grid = await service.minutes(call.caller, job_id, task)
+        grid = await service.minutes(call.caller, job_id, task, METRICS)
         content = render.metrics((job_id, task), version, grid)
     return Raw(content=content)
 

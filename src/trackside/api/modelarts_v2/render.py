@@ -4,12 +4,11 @@ The one number in a job's details that changes without the job being stored anew
 running one. The bytes are therefore kept in two parts, and the duration is written between them.
 """
 
-import math
 from dataclasses import dataclass
 
 import msgspec
-import orjson
 
+from trackside.api.digits import list_of
 from trackside.api.modelarts_v2.encoded import EncodedCache
 from trackside.api.modelarts_v2.sizes import FlavorLookup
 from trackside.api.modelarts_v2.translate_job import from_job
@@ -18,8 +17,6 @@ from trackside.domain.metric import Metric
 from trackside.domain.timing import running_time
 from trackside.service.metrics import MinuteGrid
 
-NO_SAMPLE = -1
-VALUE_DECIMALS = 3
 METRIC_OF = {
     "cpuUsage": Metric.CPU_PERCENT,
     "memUsage": Metric.MEMORY_PERCENT,
@@ -66,8 +63,11 @@ def cached_metrics(key: tuple[str, str], version: object) -> bytes | None:
 
 def metrics(key: tuple[str, str], version: object, grid: MinuteGrid) -> bytes:
     """Return the metrics of a task as JSON, and keep them for this version."""
-    series = [{"metric": name, "value": _values(grid.values[metric])} for name, metric in METRIC_OF.items()]
-    content = orjson.dumps({"metrics": series})
+    series = [
+        b'{"metric":"%b","value":%b}' % (name.encode(), list_of(grid.values[metric]))
+        for name, metric in METRIC_OF.items()
+    ]
+    content = b'{"metrics":[%b]}' % b",".join(series)
     _metrics.put(key, version, content, size_bytes=len(content))
     return content
 
@@ -79,10 +79,3 @@ def _encode(job: Job, flavor_of: FlavorLookup) -> _Details:
     assert gap, "details always tell a duration"
     done_ms, since_ms = running_time(job)
     return _Details(before + b'"duration":', after, done_ms, since_ms)
-
-
-def _values(means: list[float | None]) -> list[float]:
-    return [
-        NO_SAMPLE if mean is None or not math.isfinite(mean) else round(mean, VALUE_DECIMALS)
-        for mean in means
-    ]

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 
 import msgspec
+import orjson
 
 from trackside.api.native.views import JobView, view_job
 from trackside.api.native.views_pending import ExplainView, view_explanation
-from trackside.api.operation import Call, Operation, Param
+from trackside.api.operation import Call, Operation, Param, Raw
 from trackside.domain.errors import Invalid
 from trackside.domain.phase import Phase
 from trackside.ports import JobQuery, Node
@@ -189,7 +190,7 @@ async def show_series(call: Call) -> SeriesList:
     return SeriesList(series=series)
 
 
-async def list_latest(call: Call) -> LatestList:
+async def list_latest(call: Call) -> Raw:
     """Return the newest value of a metric of every task of some jobs."""
     metric, jobs = call.query_one("metric") or "", call.query.get("job_id", [])
     if len(jobs) > LATEST_JOBS_MAX:
@@ -197,12 +198,20 @@ async def list_latest(call: Call) -> LatestList:
     found = await call.services.metrics.latest(
         call.caller, jobs, metric=metric, since_ms=_number(call, "since_ms")
     )
+    # As plain values: there may be tens of thousands.
     values = [
-        LatestValue(job_id=job_id, task=key.task, card=key.card, labels=key.labels, at_ms=at_ms, value=value)
+        {
+            "job_id": job_id,
+            "task": key.task,
+            "card": key.card,
+            "labels": key.labels,
+            "at_ms": at_ms,
+            "value": value,
+        }
         for job_id, newest in found.items()
-        for key, (at_ms, value) in newest.items()
+        for key, at_ms, value in zip(newest.keys, newest.at_ms, newest.values, strict=True)
     ]
-    return LatestList(metric=metric, values=values)
+    return Raw(content=orjson.dumps({"metric": metric, "values": values}))
 
 
 async def list_users(call: Call) -> UserList:

@@ -3,10 +3,14 @@
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import orjson
+
+from trackside.api.digits import Floats, rows_of, words_of
 from trackside.api.operation import Call
 from trackside.api.pai_dlc.checks import SHOWN_CHARACTERS_MAX, window
 from trackside.api.pai_dlc.ids import job_id, pod_id
@@ -14,7 +18,7 @@ from trackside.domain.errors import Invalid
 from trackside.domain.job import Job, task_names
 from trackside.domain.metric import Metric
 from trackside.domain.resources import Resources
-from trackside.ports import SeriesKey
+from trackside.ports import MeanColumns, SeriesKey
 
 HOUR_MS = 3600 * 1000
 MB_BYTES = 1024 * 1024
@@ -27,7 +31,7 @@ PERIODS = ("15", "60", "900", "3600")
 
 Unit = Callable[[float, Resources], float]
 Means = Mapping[SeriesKey, Mapping[int, float]]
-Columns = Mapping[SeriesKey, tuple[Sequence[int], Sequence[float]]]
+Piece = bytes | memoryview
 Point = dict[str, Any]  # as it is written
 
 
@@ -35,23 +39,23 @@ def _as_is(value: float, _: Resources) -> float:
     return value
 
 
-def _megabytes(value: float, _: Resources) -> float:
-    return value / MB_BYTES
+def _over(divisor: float) -> Unit:
+    return lambda value, _: value / divisor
 
 
 def _free_bytes(value: float, given: Resources) -> float:
     return given.memory_bytes * max(0.0, 100.0 - value) / 100.0
 
 
-METRIC_TYPES: dict[str, tuple[Metric, Unit]] = {
-    "GpuCoreUsage": (Metric.GPU_PERCENT, _as_is),
-    "GpuMemoryUsage": (Metric.GPU_MEMORY_PERCENT, _as_is),
-    "CpuCoreUsage": (Metric.CPU_PERCENT, _as_is),
-    "MemoryUsage": (Metric.MEMORY_PERCENT, _as_is),
-    "NetworkInputRate": (Metric.NETWORK_RECEIVE_BYTES_PER_SECOND, _megabytes),
-    "NetworkOutputRate": (Metric.NETWORK_SEND_BYTES_PER_SECOND, _megabytes),
-    "DiskReadRate": (Metric.DISK_READ_BYTES_PER_SECOND, _megabytes),
-    "DiskWriteRate": (Metric.DISK_WRITE_BYTES_PER_SECOND, _megabytes),
+METRIC_TYPES: dict[str, tuple[Metric, float]] = {  # and how many of our units make one of theirs
+    "GpuCoreUsage": (Metric.GPU_PERCENT, 1),
+    "GpuMemoryUsage": (Metric.GPU_MEMORY_PERCENT, 1),
+    "CpuCoreUsage": (Metric.CPU_PERCENT, 1),
+    "MemoryUsage": (Metric.MEMORY_PERCENT, 1),
+    "NetworkInputRate": (Metric.NETWORK_RECEIVE_BYTES_PER_SECOND, MB_BYTES),
+    "NetworkOutputRate": (Metric.NETWORK_SEND_BYTES_PER_SECOND, MB_BYTES),
+    "DiskReadRate": (Metric.DISK_READ_BYTES_PER_SECOND, MB_BYTES),
+    "DiskWriteRate": (Metric.DISK_WRITE_BYTES_PER_SECOND, MB_BYTES),
 }
 
 
@@ -72,7 +76,7 @@ CMS_METRICS: dict[str, CmsMetric] = {
     "JOB_GPU_MEMORY_UTIL": CmsMetric(Metric.GPU_MEMORY_PERCENT),
     "CARD_GPU_ACCELERATOR_DUTTY_UTIL": CmsMetric(Metric.GPU_PERCENT, cards=True),
     "CARD_GPU_MEMORY_UTIL": CmsMetric(Metric.GPU_MEMORY_PERCENT, cards=True),
-} | {name: CmsMetric(metric, unit) for name, (metric, unit) in METRIC_TYPES.items()}
+} | {name: CmsMetric(metric, _over(divisor)) for name, (metric, divisor) in METRIC_TYPES.items()}
 
 _STEP = re.compile(r"([0-9]{1,9})([smh]?)")
 _STEP_UNITS_MS = {"": 60_000, "s": 1000, "m": 60_000, "h": HOUR_MS}
@@ -118,19 +122,23 @@ def steps(call: Call, step: int, *, now: int) -> tuple[int, int]:
     return first, last
 
 
-def pod_points(job: Job, found: Columns, name: str) -> Iterator[Point]:
-    """Yield every pod with its points, in the unit of the metric type; steps without samples are left out.
+def pod_metrics(job: Job, found: MeanColumns, name: str) -> Iterator[Piece]:
+    """Yield, as pieces of JSON, every pod with its points in the unit of the metric type.
 
-    As plain values: a job of a thousand pods has hundreds of thousands of points.
+    Steps without samples are left out. A job of a thousand pods has hundreds of thousands of points, so these
+    are written column by column.
     """
-    metric, unit = METRIC_TYPES[name]
-    for task, resources in _tasks(job):
-        moments, means = found.get(SeriesKey(task, metric), ((), ()))
-        points = [
-            {"Time": at_ms, "Value": round(unit(value, resources), VALUE_DECIMALS)}
-            for at_ms, value in zip(moments, means, strict=True)
-        ]
-        yield {"PodId": pod_id(job, task), "Metrics": points}
+    _, divisor = METRIC_TYPES[name]
+    points = _points(found, found.means if divisor == 1 else found.means / divisor)
+    place = {key.task: number for number, key in enumerate(found.keys)}
+    between, begin = b"", orjson.dumps(pod_id(job, ""))[:-1]
+    for task in task_names(job.spec):
+        yield b'%b{"PodId":%b%b","Metrics":[' % (between, begin, orjson.dumps(task)[1:-1])
+        number = place.get(task)
+        if number is not None:
+            yield points(found.bounds[number], found.bounds[number + 1])
+        between = b"]},"
+    yield b"]}" if between else b""
 
 
 def cms_points(job: Job, found: Means, wanted: CmsMetric, task: str | None) -> list[Point]:
@@ -167,6 +175,32 @@ def dimensions(call: Call) -> dict[str, str]:
             "ask once for every pod"
         )
     return given
+
+
+def _points(found: MeanColumns, values: Floats) -> Callable[[int, int], Piece]:
+    """Return what tells the points from one place to another."""
+    before = words_of([f',{{"Time":{at_ms},"Value":' for at_ms in found.steps_ms.tolist()])
+    words = before.shape[1] if len(before) else 0
+    rows = rows_of(values, before=words, end="}")
+    if rows is None:
+        return partial(_odd_points, found, values)
+    if found.which is None and len(values):
+        rows.reshape(-1, *before.shape[:1], rows.shape[1])[:, :, :words] = before
+    elif len(values):
+        rows[:, :words] = before[found.which]
+    text, length = rows.data.cast("B"), rows.shape[1] * rows.itemsize
+    return lambda first, last: text[first * length + 1 : last * length]  # without the first comma
+
+
+def _odd_points(found: MeanColumns, values: Floats, first: int, last: int) -> bytes:
+    """Return points one by one: numbers that are not written in columns. What is not finite is left out."""
+    steps = found.steps_ms if found.which is None else found.steps_ms[found.which[first:last]]
+    told = [
+        {"Time": at_ms, "Value": round(value, VALUE_DECIMALS)}
+        for at_ms, value in zip(steps.tolist(), values[first:last].tolist(), strict=True)
+        if math.isfinite(value)
+    ]
+    return orjson.dumps(told)[1:-1]
 
 
 def _tasks(job: Job) -> Iterator[tuple[str, Resources]]:

@@ -3,6 +3,8 @@ import uuid
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from tests.unit.api.modelarts_v2.samples import (
     DOCUMENTED_METRICS,
     body_with,
@@ -62,9 +64,10 @@ def test_a_flavor_that_changes_is_told_at_once() -> None:
 
 def test_metrics_read_as_documented() -> None:
     documented = {row["metric"]: row["value"] for row in DOCUMENTED_METRICS["metrics"]}
-    values: dict[Metric, list[float | None]] = {metric: [] for metric in Metric}
-    for name, metric in render.METRIC_OF.items():
-        values[metric] = [None if value == -1 else value for value in documented[name]]
+    values = {
+        metric: np.array([np.nan if value == -1 else value for value in documented[name]])
+        for name, metric in render.METRIC_OF.items()
+    }
     content = render.metrics(("j", "worker-0"), 1, MinuteGrid(start_ms=T0, values=values))
     assert json.loads(content) == DOCUMENTED_METRICS
     assert render.cached_metrics(("j", "worker-0"), 1) == content
@@ -72,8 +75,8 @@ def test_metrics_read_as_documented() -> None:
 
 
 def test_numbers_json_does_not_have_are_no_sample_and_the_rest_has_three_decimals() -> None:
-    values: dict[Metric, list[float | None]] = {metric: [] for metric in Metric}
-    values[Metric.CPU_PERCENT] = [float("nan"), float("inf"), 1.23456, 0.0]
+    values = dict.fromkeys(render.METRIC_OF.values(), np.empty(0))
+    values[Metric.CPU_PERCENT] = np.array([float("nan"), float("inf"), 1.23456, 0.0])
     answer = json.loads(render.metrics(("k", "worker-0"), 1, MinuteGrid(start_ms=T0, values=values)))
     assert answer["metrics"][0] == {"metric": "cpuUsage", "value": [-1, -1, 1.235, 0.0]}
     assert [row["value"] for row in answer["metrics"][1:]] == [[]] * 5
