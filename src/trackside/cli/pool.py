@@ -1,4 +1,4 @@
-"""The verbs about pools (ls, show, create, set, quota, rm) and about their machines (lock, drain, unlock)."""
+"""The verbs about pools (ls, show, create, set, quota, rm) and machines (lock, drain, unlock, label)."""
 
 from typing import Annotated, Any
 
@@ -154,6 +154,37 @@ def pool_unlock(session: Session, node: NodeArgument) -> None:
     _act(session, node, "unlock")
 
 
+@pool_app.command("label")
+@verb
+def pool_label(
+    session: Session,
+    node: NodeArgument,
+    labels: Annotated[
+        list[str], typer.Argument(metavar="KEY=VALUE...", help="Labels to set; KEY= takes one away.")
+    ],
+) -> None:
+    """Say where a machine stands or what it is like: cabinet=A1, hyperinstance=H3, or anything else."""
+    import json
+
+    body = json.dumps({"labels": dict(_label(text) for text in labels)}).encode()
+    answer = session.api.client.call("PATCH", f"{OWN}/nodes/{node}", body=body)
+    if session.as_json:
+        session.emit({"node": answer})
+    else:
+        session.out(f"{answer['id']}: {_labels(answer) or 'no labels'}")
+
+
+def _label(text: str) -> tuple[str, str | None]:
+    key, found, value = text.partition("=")
+    if not found or not key:
+        raise Usage(f"a label is given as KEY=VALUE, not {text!r}", "for example: cabinet=A1")
+    return key, value or None
+
+
+def _labels(node: dict[str, Any]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted(node["labels"].items()))
+
+
 def _act(session: Session, node: str, action: str) -> None:
     answer = session.api.client.post(f"{OWN}/nodes/{node}/actions", {"action": action})
     if session.as_json:
@@ -199,7 +230,8 @@ def _tell(session: Session, pool: Any) -> None:
     for share in pool["shares"]:
         session.out(f"share: {share['count']} of {share['flavor']}")
     for node in pool["nodes"]:
-        session.out(f"node: {node['id']} ({node['ip']}), {node['state']}")
+        labels = f"; {_labels(node)}" if node["labels"] else ""
+        session.out(f"node: {node['id']} ({node['ip']}), {node['state']}{labels}")
     for quota in pool["quotas"]:
         session.out(f"quota of {quota['holder']} {quota['name']}: {_quota(quota)}")
 

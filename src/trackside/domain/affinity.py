@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+# Labels that say where a machine stands.
 CABINET = "cabinet"
 HYPERINSTANCE = "hyperinstance"
 HYPERINSTANCE_GROUP = "hyperinstanceGroup"
 SLICE = "slice"
-LEVELS = (SLICE, CABINET, HYPERINSTANCE, HYPERINSTANCE_GROUP)  # labels that say where a machine stands
 HOSTNAME = "kubernetes.io/hostname"  # a label that every machine has: its name
 
 

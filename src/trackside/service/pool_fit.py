@@ -6,14 +6,18 @@ from trackside.domain.errors import Exhausted
 from trackside.domain.identity import Caller
 from trackside.domain.job import JobSpec
 from trackside.domain.pool import Pool, Quota
-from trackside.domain.resources import Capacity
+from trackside.ports import Node
 from trackside.service.checks import check_fits, check_total_fits
+from trackside.service.pool_near import allowed_nodes, check_near
 
 
-def check_fits_pool(caller: Caller, spec: JobSpec, pool: Pool, nodes: Sequence[Capacity]) -> None:
+def check_fits_pool(caller: Caller, spec: JobSpec, pool: Pool, nodes: Sequence[Node]) -> None:
     """Refuse a job that cannot start in its pool even when nothing else runs there."""
-    check_fits(spec, nodes)
-    check_total_fits(spec, nodes)
+    allowed = allowed_nodes(spec, nodes)
+    capacities = [node.capacity for node in allowed]
+    check_fits(spec, capacities)
+    check_total_fits(spec, capacities)
+    check_near(spec, allowed)
     for whose, quota in _limits(caller, pool):
         _check_within(spec, whose, quota)
 

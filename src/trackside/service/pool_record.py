@@ -29,14 +29,6 @@ class Holder(StrEnum):
     USER = "user"
 
 
-class NodeState(StrEnum):
-    """What was decided about a machine."""
-
-    OPEN = "open"
-    LOCKED = "locked"  # takes nothing new
-    DRAINING = "draining"  # takes nothing new, because it is to be emptied
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
     """So many of a flavor."""

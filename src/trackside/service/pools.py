@@ -7,7 +7,7 @@ every machine, and cannot be removed.
 import asyncio
 import re
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from trackside.domain.errors import Invalid, NameTaken, NotFound, PoolNotFound
@@ -19,8 +19,8 @@ from trackside.domain.resources import Capacity
 from trackside.ports import Clock, JobStore, Node, PoolStore
 from trackside.service.catalog import Catalog
 from trackside.service.pool_fit import check_fits_pool
+from trackside.service.pool_nodes import NodeDecision, NodeState, decision_document, read_decision
 from trackside.service.pool_record import (
-    NodeState,
     PoolChange,
     PoolKind,
     PoolRecord,
@@ -69,15 +69,15 @@ class Pools:
         self._told = changed
         self._line = line  # who waits in a pool, in order, as scheduling sees it
         self._records = {DEFAULT_POOL: default_record(clock.now_ms(), default_policy)}
-        self._states: dict[str, NodeState] = {}
+        self._decisions: dict[str, NodeDecision] = {}  # by machine
         self._changing = asyncio.Lock()  # memory changes in the order of the database
 
     async def load(self) -> None:
         """Read what is stored; before that there is `default` alone."""
         stored = dict(await self._store.pools())
         self._records |= {name: decode(document) for name, document in stored.items()}
-        self._states = {
-            node_id: NodeState(document["state"]) for node_id, document in await self._store.nodes()
+        self._decisions = {
+            node_id: read_decision(document) for node_id, document in await self._store.nodes()
         }
         if DEFAULT_POOL not in stored:  # from now on it has a birthday
             await self._store.put(DEFAULT_POOL, encode(self._records[DEFAULT_POOL]))
@@ -88,7 +88,13 @@ class Pools:
 
     def closed_nodes(self) -> frozenset[NodeId]:
         """Return the machines that take nothing new."""
-        return frozenset(NodeId(node) for node, state in self._states.items() if state is not NodeState.OPEN)
+        return frozenset(
+            NodeId(node) for node, one in self._decisions.items() if one.state is not NodeState.OPEN
+        )
+
+    def labels(self) -> dict[NodeId, Mapping[str, str]]:
+        """Return the labels that machines were given."""
+        return {NodeId(node): one.labels for node, one in self._decisions.items() if one.labels}
 
     def list(self) -> list[PoolRecord]:
         """Return every pool, the default one first, the others by name."""
@@ -104,7 +110,7 @@ class Pools:
     def check(self, caller: Caller, spec: JobSpec) -> None:
         """Refuse a job that names no pool there is, or that could never run in its pool."""
         record = self.show(spec.pool_id)
-        check_fits_pool(caller, spec, record.pool, [node.capacity for node in self.nodes(record)])
+        check_fits_pool(caller, spec, record.pool, self.nodes(record))
 
     def check_open(self, spec: JobSpec) -> None:
         """Refuse a job whose pool went away since it was checked. May be asked from any thread."""
@@ -169,10 +175,14 @@ class Pools:
         return record
 
     def nodes(self, record: PoolRecord) -> Sequence[Node]:
-        """Return the machines of a pool, by name."""
-        wanted = record.pool.node_ids
+        """Return the machines of a pool, by name, with the labels they were given."""
+        wanted, labels = record.pool.node_ids, self.labels()
         found = (node for node in self._nodes() if wanted is None or node.id in wanted)
-        return sorted(found, key=lambda node: node.id)
+        labelled = (
+            replace(node, labels={**node.labels, **labels[node.id]}) if node.id in labels else node
+            for node in found
+        )
+        return sorted(labelled, key=lambda node: node.id)
 
     def node(self, record: PoolRecord, node_id: str) -> Node:
         """Return one machine of a pool."""
@@ -199,17 +209,30 @@ class Pools:
 
     def node_state(self, node_id: str) -> NodeState:
         """Return what was decided about a machine."""
-        return self._states.get(node_id, NodeState.OPEN)
+        return self._decisions.get(node_id, NodeDecision()).state
 
     async def set_node(self, caller: Caller, node_id: str, state: NodeState) -> None:
         """Lock a machine, drain it, or open it again."""
-        if node_id not in self._states and all(node.id != node_id for node in self._nodes()):
+        await self._decide(caller, node_id, lambda old: replace(old, state=state))
+
+    async def label_node(
+        self, caller: Caller, node_id: str, changes: Mapping[str, str | None]
+    ) -> Mapping[str, str]:
+        """Give a machine labels, or (None) take some away; return those it was given."""
+        return (await self._decide(caller, node_id, lambda old: old.labelled(changes))).labels
+
+    async def _decide(
+        self, caller: Caller, node_id: str, change: Callable[[NodeDecision], NodeDecision]
+    ) -> NodeDecision:
+        if node_id not in self._decisions and all(node.id != node_id for node in self._nodes()):
             raise NotFound(f"there is no node {node_id!r}")
         async with self._changing:
-            decision = {"state": state.value, "by": caller.user, "at_ms": self._clock.now_ms()}
-            await self._store.put_node(node_id, decision)
-            self._states[node_id] = state
+            decision = change(self._decisions.get(node_id, NodeDecision()))
+            document = decision_document(decision, by=caller.user, at_ms=self._clock.now_ms())
+            await self._store.put_node(node_id, document)
+            self._decisions[node_id] = decision
         self._told()
+        return decision
 
     def capacity(self, record: PoolRecord) -> Capacity:
         """Return what the pool's jobs can hold together."""

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from trackside.config import FlavorSetting, Settings
+from trackside.domain.affinity import Affinity, Condition, Operator
 from trackside.domain.errors import (
     Exhausted,
     Invalid,
@@ -22,7 +24,8 @@ from trackside.domain.job import JobSpec, NodeId, ProjectId, Role
 from trackside.domain.phase import Phase
 from trackside.domain.pool import QueuePolicy, Quota
 from trackside.domain.resources import GIB, Accelerator, Capacity, Resources
-from trackside.service.pool_record import Holder, NodeState, PoolChange, PoolKind
+from trackside.service.pool_nodes import NodeState
+from trackside.service.pool_record import Holder, PoolChange, PoolKind
 from trackside.wiring import Parts, build
 
 PROJECT = ProjectId("p")
@@ -39,8 +42,11 @@ class World:
     """A server's inside with three machines, two of which have cards."""
 
     def __init__(self, data_dir: Path) -> None:
-        self.runner = asyncio.Runner()
         self.settings = Settings(data_dir=str(data_dir), run_agent=False, flavors=FLAVORS)
+        self.open()
+
+    def open(self) -> None:
+        self.runner = asyncio.Runner()
         self.parts: Parts = build(self.settings)
         self.run(self.parts.stores.start())
         self.run(self.parts.stores.identities.put_project(PROJECT, "p"))
@@ -68,6 +74,11 @@ class World:
             name="j", roles=(Role(resources=resources, count=count),), command="true", pool_id=pool
         )
         return self.run(self.parts.services.jobs.submit(caller, spec))
+
+    def reopen(self) -> None:
+        """Build the server's inside anew from what is stored."""
+        self.close()
+        self.open()
 
     def close(self) -> None:
         self.parts.stores.close()
@@ -224,24 +235,67 @@ def test_a_job_and_the_end_of_its_pool_at_once(world: World) -> None:
             assert isinstance(job, PoolNotFound)
 
 
+def test_a_job_is_refused_where_its_affinity_can_never_be_met(world: World) -> None:
+    def submit(affinity: Affinity, count: int, *more: Role) -> object:
+        roles = (Role(resources=CARDS, count=count), *more)
+        spec = JobSpec(name="j", roles=roles, command="true", affinity=affinity)
+        return world.run(world.parts.services.jobs.submit(ADMIN, spec))
+
+    cabinet = Affinity(within="cabinet")
+    with pytest.raises(Exhausted, match=r"one cabinet; the largest that fits has 2 of these .* stands alone"):
+        submit(cabinet, 3)
+    for name in "bc":
+        labels = {"cabinet": "A", "hyperinstance": name}
+        assert world.run(world.pools.label_node(ADMIN, name, labels)) == labels
+    submit(cabinet, 4)
+    with pytest.raises(Exhausted, match="room for 4 of worker"):
+        submit(cabinet, 5)
+    groups = Affinity(group_level="hyperinstance", group_size=3)
+    with pytest.raises(
+        Exhausted, match=r"in groups of 3, each in one hyperinstance; .* has 2 of these tasks$"
+    ):
+        submit(groups, 3)
+    submit(Affinity(group_level="hyperinstance", group_size=2), 4)
+    both = Affinity(within="cabinet", group_level="hyperinstance", group_size=2)
+    submit(both, 2, Role(name="ps", resources=CARDS, count=2))
+    with pytest.raises(Exhausted, match=r"in groups of 3, each in one hyperinstance, all into one cabinet$"):
+        submit(replace(both, group_size=3), 3, Role(name="ps", resources=SMALL, count=1))
+    nowhere = Condition(key="cabinet", operator=Operator.IN, values=("Z",))
+    with pytest.raises(Invalid, match="the labels are: cabinet=A, hyperinstance=b, hyperinstance=c"):
+        submit(Affinity(terms=((nowhere,),)), 1)
+
+
+@pytest.mark.parametrize(
+    ("labels", "says"),
+    [
+        ({"kubernetes.io/hostname": "x"}, "is the node's name"),
+        ({"": "x"}, "is not a label"),
+        ({"a b": "x"}, "is not a label"),
+        ({"a": "x" * 64}, "takes 1 to 63"),
+        ({"a": ""}, "takes 1 to 63"),
+        ({f"k{i}": "x" for i in range(65)}, "at most 64 labels"),
+    ],
+)
+def test_bad_labels_are_refused(world: World, labels: dict[str, str | None], says: str) -> None:
+    assert says in str(refusal(world, world.pools.label_node(ADMIN, "a", labels)))
+    assert world.pools.labels() == {}
+
+
 def test_locked_machines_and_pools_stay_over_a_restart(world: World) -> None:
     world.run(world.pools.create(ADMIN, share("cpu.1", 2), pool_id="stays"))
     quotas = {(Holder.USER, "*"): Quota(cards=1)}
     world.run(world.pools.change("stays", PoolChange(quotas=quotas, description="d", lock_seconds=7)))
     world.run(world.pools.set_node(ADMIN, "b", NodeState.LOCKED))
     world.run(world.pools.set_node(ADMIN, "c", NodeState.DRAINING))
+    world.run(world.pools.label_node(ADMIN, "b", {"cabinet": "A", "slice": "s"}))
+    world.run(world.pools.label_node(ADMIN, "b", {"slice": None}))
     assert world.pools.closed_nodes() == {"b", "c"}
     before = world.pools.list()
-    again = build(world.settings)
-    try:
-        world.run(again.stores.start())
-        world.run(again.services.pools.load())
-        assert again.services.pools.list() == before
-        assert again.services.pools.closed_nodes() == {"b", "c"}
-        assert again.services.pools.node_state("a") is NodeState.OPEN
-    finally:
-        again.stores.close()
-        again.metrics.close()
+    world.reopen()
+    assert world.pools.list() == before
+    assert world.pools.closed_nodes() == {"b", "c"}
+    assert world.pools.node_state("a") is NodeState.OPEN
+    assert world.pools.labels() == {"b": {"cabinet": "A"}}
     world.run(world.pools.set_node(ADMIN, "b", NodeState.OPEN))
     assert world.pools.closed_nodes() == {"c"}
     assert isinstance(refusal(world, world.pools.set_node(ADMIN, "z", NodeState.LOCKED)), NotFound)

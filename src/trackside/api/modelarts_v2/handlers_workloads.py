@@ -29,7 +29,7 @@ from trackside.domain.job import Job
 from trackside.domain.metric import MINUTE_MS
 from trackside.domain.phase import FINAL
 from trackside.ports import JobQuery
-from trackside.service.pool_record import NodeState
+from trackside.service.pool_nodes import NodeState
 from trackside.service.pool_use import NOTHING
 
 WORKLOADS_MAX = 500

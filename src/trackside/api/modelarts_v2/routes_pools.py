@@ -20,7 +20,7 @@ from trackside.api.modelarts_v2.wire_pools import (
     WorkloadStatisticsAnswer,
 )
 from trackside.api.operation import Operation, Param
-from trackside.service.pool_record import NodeState
+from trackside.service.pool_nodes import NodeState
 
 _POOLS = "/v2/{project_id}/pools"
 _POOL = f"{_POOLS}/{{pool_name}}"

@@ -39,7 +39,8 @@ from trackside.domain.phase import Phase
 from trackside.domain.resources import Capacity
 from trackside.domain.timing import running_ms
 from trackside.ports import Node
-from trackside.service.pool_record import NodeState, PoolRecord
+from trackside.service.pool_nodes import NodeState
+from trackside.service.pool_record import PoolRecord
 from trackside.service.pool_use import NOTHING, left_of, plus
 
 API_VERSION = "v2"
@@ -98,7 +99,7 @@ def node_answer(
         kind="Node",
         metadata=NodeMetadata(
             name=node.id,
-            labels={"os.modelarts.node/nodepool": record.id},
+            labels={**node.labels, "os.modelarts.node/nodepool": record.id},
             annotations={"trackside.node/state": str(state)},
         ),
         spec=NodeSpecAnswer(flavor=node_flavor(node.capacity)),

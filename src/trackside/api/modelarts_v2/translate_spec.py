@@ -9,6 +9,7 @@ import msgspec
 
 from trackside.api.modelarts_v2.checks import check_job_name, one_of
 from trackside.api.modelarts_v2.sizes import resources_for
+from trackside.api.modelarts_v2.translate_affinity import to_affinity
 from trackside.api.modelarts_v2.wire_algorithm import (
     ACCESS_METHODS,
     Algorithm,
@@ -78,6 +79,7 @@ def to_spec(body: CreateJobBody, catalog: Catalog) -> JobSpec:
         pool_id=_pool_id(body),
         priority=1 if policy is None or policy.priority is None else policy.priority,
         preemptible=bool(policy and policy.preemptible),
+        affinity=to_affinity(policy.required_affinity if policy else None),
         max_seconds=_max_seconds(spec),
         log_export_url=_url(log_export.obs_url) if log_export else None,
         custom_metrics=tuple(

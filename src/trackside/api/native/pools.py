@@ -4,9 +4,11 @@ import msgspec
 
 from trackside.api.operation import Call, Operation
 from trackside.domain.errors import Invalid
+from trackside.domain.job import NodeId
 from trackside.domain.pool import Pool, QueuePolicy, Quota
 from trackside.domain.resources import Capacity
-from trackside.service.pool_record import EVERYBODY, Holder, NodeState, PoolChange, PoolRecord
+from trackside.service.pool_nodes import NodeState
+from trackside.service.pool_record import EVERYBODY, Holder, PoolChange, PoolRecord
 from trackside.service.pools import Pools
 
 PREFIX = "/api/trackside/v1"
@@ -54,6 +56,12 @@ class NodeAction(msgspec.Struct, frozen=True, kw_only=True):
     action: str
 
 
+class NodeBody(msgspec.Struct, frozen=True, kw_only=True):
+    """What to make of a machine."""
+
+    labels: dict[str, str | None]  # null takes one away; the others stay
+
+
 class Amount(msgspec.Struct, frozen=True, kw_only=True):
     """So much of a machine or of several."""
 
@@ -69,6 +77,7 @@ class PoolNodeView(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     ip: str
     state: NodeState
+    labels: dict[str, str]
     capacity: Amount
     last_seen_ms: int
 
@@ -104,6 +113,7 @@ class NodeStateView(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     state: NodeState
+    labels: dict[str, str]  # those it was given
 
 
 async def list_pools(call: Call) -> PoolList:
@@ -143,8 +153,16 @@ async def act_on_node(call: Call) -> NodeStateView:
     if state is None:
         raise Invalid(f"action must be one of {', '.join(STATE_AFTER)}, not {call.body.action[:64]!r}")
     node_id = call.path["node_name"]
-    await call.services.pools.set_node(call.caller, node_id, state)
-    return NodeStateView(id=node_id, state=state)
+    pools = call.services.pools
+    await pools.set_node(call.caller, node_id, state)
+    return NodeStateView(id=node_id, state=state, labels=dict(pools.labels().get(NodeId(node_id), {})))
+
+
+async def change_node(call: Call) -> NodeStateView:
+    """Give a machine labels, or take some away."""
+    node_id, pools = call.path["node_name"], call.services.pools
+    labels = await pools.label_node(call.caller, node_id, call.body.labels)
+    return NodeStateView(id=node_id, state=pools.node_state(node_id), labels=dict(labels))
 
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -205,6 +223,16 @@ OPERATIONS: tuple[Operation, ...] = (
         body=NodeAction,
         response=NodeStateView,
     ),
+    Operation(
+        name="ChangeNode",
+        method="PATCH",
+        path=f"{PREFIX}/nodes/{{node_name}}",
+        action="trackside:node:update",
+        handler=change_node,
+        summary="Give a node labels, such as the cabinet it stands in, or take some away",
+        body=NodeBody,
+        response=NodeStateView,
+    ),
 )
 
 
@@ -242,6 +270,7 @@ async def _view(pools: Pools, record: PoolRecord) -> PoolView:
                 id=node.id,
                 ip=node.ip,
                 state=pools.node_state(node.id),
+                labels=dict(node.labels),
                 capacity=_amount(node.capacity),
                 last_seen_ms=node.last_seen_ms,
             )

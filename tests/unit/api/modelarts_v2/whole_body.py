@@ -25,6 +25,11 @@ CHOSEN: dict[str, Any] = {
     "accelerator_num": 0.0,
     "pool_id": "default",
     "train_type": "SFT",
+    "affinity_type": "networkTopology",
+    "job_level": "cluster",
+    "affinity_group_level": "slice",
+    "operator": "In",
+    "key": "metadata.name",
 }
 # These name things that are not offered, or that exclude others; they are tested by themselves.
 LEFT_OUT = {"id", "subscription_id", "item_version_id", "command"}
