@@ -150,6 +150,7 @@ def build(settings: Settings) -> Parts:
         forget=_forgetter(data_dir, stores, metric_store, log_store),
         pools=lambda: pools.all(),  # noqa: PLW0108 - made below: each of the two needs the other
         closed_nodes=lambda: pools.closed_nodes(),  # noqa: PLW0108
+        labels=lambda: pools.labels(),  # noqa: PLW0108
     )
     pools = Pools(
         store=stores.pools,
