@@ -227,7 +227,7 @@ def build(settings: Settings) -> Parts:
                     clock=clock,
                     nodes=engine.nodes,
                     projects=_project_ids(stores),
-                    own=_own_counts(supervisor, link, counted, metric_store),
+                    own=_own_counts(supervisor, notifier, link, counted, metric_store),
                     sample_seconds=settings.sample_seconds,
                 ),
                 caller_of_token=None if _open_page(settings) else who.directory.caller_of_token,
@@ -495,6 +495,7 @@ def _metric_store(settings: Settings, data_dir: Path) -> "EmbeddedMetricStore | 
 
 def _own_counts(
     supervisor: Supervisor,
+    notifier: Notifier,
     link: AgentLink,
     counted: _Counted,
     store: "EmbeddedMetricStore | PrometheusMetricStore",
@@ -504,6 +505,8 @@ def _own_counts(
         "trackside_reports_applied": lambda: link.reports_applied,
         "trackside_samples_appended": lambda: counted.samples,
         "trackside_samples_dropped": lambda: store.dropped,
+        "trackside_notifications_sent": lambda: notifier.sent,
+        "trackside_notifications_given_up": lambda: notifier.given_up,
         "trackside_metric_blocks_damaged": lambda: getattr(store, "damaged", None),
         "trackside_metric_queue_bytes": lambda: getattr(store, "queued_bytes", None),
     }

@@ -4,7 +4,10 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import create_engine, text
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Text, create_engine, text
 
 from tests.unit.persistence.making import PROJECT, making
 from trackside.domain.errors import Invalid
@@ -12,7 +15,8 @@ from trackside.domain.event import Event, EventKind
 from trackside.domain.job import Job
 from trackside.domain.phase import Phase
 from trackside.domain.reason import Reason, ReasonCode
-from trackside.persistence import Stores, open_stores
+from trackside.persistence import Stores, open_stores, schema
+from trackside.persistence.migrate import _config
 from trackside.ports import Delivery, EventQuery, Update
 
 pytestmark = pytest.mark.anyio
@@ -194,3 +198,22 @@ async def test_topics_are_kept_replaced_and_removed(stores: Stores) -> None:
     assert [name for name, _ in await stores.topics.topics()] == ["ops"]
     with pytest.raises(Invalid):
         await stores.topics.put("a\x00b", {})
+
+
+def test_a_database_from_before_has_events_without_a_kind(database_url: str) -> None:
+    engine = create_engine(database_url)
+    with engine.begin() as connection:
+        command.upgrade(_config(connection), "0003")
+        connection.execute(text("INSERT INTO projects VALUES ('p1', 'first', 2, '{}')"))
+        names = [column.name for column in schema.jobs.columns]
+        values = {column.name: "x" if isinstance(column.type, Text) else 1 for column in schema.jobs.columns}
+        values |= {"id": "j1", "project_id": "p1", "deleting": False}
+        marks = ", ".join(f":{name}" for name in names)
+        connection.execute(text(f"INSERT INTO jobs ({', '.join(names)}) VALUES ({marks})"), values)
+        columns = "job_id, at_ms, level, source, message, message_folded"
+        connection.execute(text(f"INSERT INTO events ({columns}) VALUES ('j1', 1, 'Info', 's', 'm', 'm')"))
+        command.upgrade(_config(connection), "head")
+        kinds = connection.execute(text("SELECT kind FROM events")).scalars().all()
+        assert kinds == [None]
+        assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
+    engine.dispose()

@@ -46,6 +46,8 @@ OWN = (
     Family("trackside_samples_appended", "counter", "Samples that were taken."),
     Family("trackside_samples_dropped", "counter", "Samples that were refused or lost."),
     Family("trackside_metric_blocks_damaged", "counter", "Damaged blocks of samples that were left out."),
+    Family("trackside_notifications_sent", "counter", "Notifications that were heard."),
+    Family("trackside_notifications_given_up", "counter", "Notifications that nobody heard."),
     Family("trackside_metric_queue_bytes", "gauge", "What waits to be shipped to the remote metric store."),
 )
 SERVER_FAMILIES = (BUILD, REQUESTS, JOBS, NODES, JOB_INFO, STORE_UP, *OWN)
