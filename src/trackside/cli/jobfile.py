@@ -49,6 +49,7 @@ KEYS = {
     "working_dir": "the directory the command starts in",
     "local_code_dir": "where the code is put",
     "annotations": "a map of strings",
+    "notify": "a topic that is told of it (trackside notify ls), or a map of a topic to its events",
 }
 CHANNEL_KEYS = ("url", "local_dir", "access")
 
@@ -114,6 +115,7 @@ def create_body(job: Mapping[str, Any]) -> dict[str, Any]:
         "schedule_policy": _filled(
             {"priority": _integer(job, "priority", 0), "preemptible": _boolean(job, "preemptible")}
         ),
+        "notification": _notification(job),
     }
     return {"kind": "job", "metadata": _filled(metadata), "algorithm": _algorithm(job), "spec": _filled(spec)}
 
@@ -176,6 +178,20 @@ def _resource(job: Mapping[str, Any]) -> dict[str, Any]:
 def _auto_stop(job: Mapping[str, Any]) -> dict[str, Any]:
     hours = _integer(job, "max_hours", 1)
     return {} if hours is None else {"time_unit": "HOURS", "duration": hours}
+
+
+def _notification(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Return who is told: `notify: ops`, or `notify: {ops: [JobFailed]}`."""
+    given = job.get("notify")
+    if given is None:
+        return {}
+    topics = given if isinstance(given, dict) else {_text(job, "notify"): None}
+    if len(topics) != 1:
+        raise Refused("notify names one topic", "write: notify: ops, or notify: {ops: [JobFailed]}")
+    [(topic, events)] = topics.items()
+    if not isinstance(topic, str) or not isinstance(events, list | None):
+        raise Refused("notify is a topic, or a map of a topic to a list of events", "write: notify: ops")
+    return _filled({"topic_urn": topic, "events": [str(event) for event in events or ()]})
 
 
 def _channels(job: Mapping[str, Any], key: str) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ import asyncio
 import base64
 import ssl
 from collections.abc import Mapping
+from functools import cache
 from urllib.parse import unquote, urlsplit
 
 import httptools
@@ -36,11 +37,17 @@ async def post(
         raise Undeliverable("what it answered is not HTTP", silent=True) from None
 
 
+@cache
+def trusted() -> ssl.SSLContext:
+    """Return the certificates this machine trusts; reading them takes too long to do it every time."""
+    return ssl.create_default_context()
+
+
 async def _exchange(url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
     parts = urlsplit(url)
     assert parts.hostname is not None, "checked when the topic was made"
     port = parts.port or DEFAULT_PORTS[parts.scheme]
-    secure = ssl.create_default_context() if parts.scheme == "https" else None
+    secure = trusted() if parts.scheme == "https" else None
     reader, writer = await asyncio.open_connection(parts.hostname, port, ssl=secure, limit=READ_BYTES)
     try:
         writer.write(_head(url, body, headers) + body)

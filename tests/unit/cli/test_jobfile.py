@@ -33,6 +33,7 @@ image: registry/torch:2
 working_dir: /work
 local_code_dir: /home/work/code
 annotations: {fault-tolerance/job-retry-num: 3}
+notify: {ops: [JobFailed, JobHanged]}
 """
 
 
@@ -78,6 +79,7 @@ def test_every_key_is_translated(tmp_path: Path) -> None:
                 },
             },
             "auto_stop": {"time_unit": "HOURS", "duration": 3},
+            "notification": {"topic_urn": "ops", "events": ["JobFailed", "JobHanged"]},
             "schedule_policy": {"priority": 2, "preemptible": True},
         },
     }
@@ -112,6 +114,9 @@ def test_toml_says_the_same(tmp_path: Path) -> None:
         ({"name": "x", "command": "a", "inputs": {"d": {}}}, "inputs.d names no place", "obs://"),
         ({"name": "x", "command": "a", "inputs": {"d": {"uri": "y"}}}, "inputs.d has no key 'uri'", "url"),
         ({"name": "x", "command": ["a"]}, "command must be text", None),
+        ({"name": "x", "command": "a", "notify": ["ops"]}, "notify must be text", None),
+        ({"name": "x", "command": "a", "notify": {"a": [], "b": []}}, "notify names one topic", "ops"),
+        ({"name": "x", "command": "a", "notify": {"a": "JobFailed"}}, "to a list of events", "ops"),
         ({"name": "x", "command": "a", "preemptible": "yes"}, "preemptible must be true or false", None),
     ],
 )

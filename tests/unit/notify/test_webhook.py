@@ -3,11 +3,12 @@
 import asyncio
 import ssl
 import subprocess
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.servers.receiver import Received, Receiver, Reply, unused_port
+from tests.servers.receiver import Receiver, Reply, unused_port
 from trackside.domain.topic import Undeliverable
 from trackside.notify import webhook
 from trackside.notify.webhook import post
@@ -111,32 +112,39 @@ async def test_an_endless_answer_is_not_read_to_its_end(monkeypatch: pytest.Monk
     assert len(answer) <= 4096
 
 
-async def test_a_certificate_that_nobody_signed_is_refused(tmp_path: Path) -> None:
+@pytest.fixture
+async def secured(tmp_path: Path, anyio_backend: str) -> AsyncIterator[tuple[int, Path, list[bytes]]]:
+    """Run a receiver with TLS; give its port, its certificate and what it gets."""
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "1",
-        "-subj",
-        "/CN=localhost",
-    ]
-    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    command = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=x")
+    names = ("-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate)
+    subprocess.run([*command, *names], check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
-    seen: list[Received] = []
+    got: list[bytes] = []
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        seen.append(Received("", {}, await reader.read(100)))
+        got.append(await reader.readuntil(BODY))
+        writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+        await writer.drain()
         writer.close()
 
     server = await asyncio.start_server(take, "127.0.0.1", 0, ssl=context)
     async with server:
-        port = server.sockets[0].getsockname()[1]
-        with pytest.raises(Undeliverable, match="certificate is not trusted"):
-            await post(f"https://127.0.0.1:{port}/very-secret-path", BODY, HEADERS)
-    assert seen == []
+        yield server.sockets[0].getsockname()[1], certificate, got
+
+
+async def test_a_certificate_that_nobody_signed_is_refused(secured: tuple[int, Path, list[bytes]]) -> None:
+    port, _, got = secured
+    with pytest.raises(Undeliverable, match="certificate is not trusted"):
+        await post(f"https://127.0.0.1:{port}/very-secret-path", BODY, HEADERS)
+    assert got == []
+
+
+async def test_a_certificate_that_is_trusted_is_taken(
+    secured: tuple[int, Path, list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, certificate, got = secured
+    monkeypatch.setattr(webhook, "trusted", lambda: ssl.create_default_context(cafile=str(certificate)))
+    assert await post(f"https://127.0.0.1:{port}/x", BODY, HEADERS) == (204, b"")
+    assert got[0].startswith(b"POST /x HTTP/1.1\r\n")
