@@ -1,7 +1,8 @@
 """Our metric store against VictoriaMetrics and Prometheus: the same samples, the same questions, one run.
 
-Peers are fed by remote write and asked in PromQL over loopback HTTP. Our store is fed in process, by the call
-the server makes once an agent's report is decoded, and asked through the HTTP API with the signature checked.
+All are fed over loopback HTTP, a request per tick: peers by remote write, ours by an agent's reports and
+once more in process, by the call the server makes once a report is decoded. Peers are asked in PromQL, ours
+through the HTTP API with the signature checked.
 """
 
 import statistics
@@ -20,6 +21,7 @@ from benchmarks.tools import have, progress
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
+SPAN_MS = 4 * HOUR_MS
 DAY_MS = 24 * HOUR_MS
 ROUNDS = 17
 WARM = 2  # rounds that are not counted
@@ -37,14 +39,45 @@ class Figures:
 
 def run() -> None:
     """Measure every store on both workloads and print the figures and their ratios."""
-    found: dict[str, Figures] = {OURS: Figures()}
-    found |= {name: Figures() for name in COMMANDS if have(name)}
+    found = _stores()
     end_ms = time.time_ns() // 1_000_000 // HOUR_MS * HOUR_MS
     _many_jobs(found, end_ms)
     _one_large_job(found, end_ms)
-    _from_json(found, end_ms)
+    ingest(found)
     metricstore_duckdb.run(Workload(10, 8, 6 * HOUR_MS // TICK_MS, end_ms - 6 * HOUR_MS))
     _print(found)
+
+
+def _stores() -> dict[str, Figures]:
+    return {OURS: Figures()} | {name: Figures() for name in COMMANDS if have(name)}
+
+
+def ingest(found: dict[str, Figures] | None = None) -> None:
+    """Measure what it costs every server to take samples over HTTP; alone it prints the figures."""
+    alone = found is None
+    found = found or _stores()
+    end_ms = time.time_ns() // 1_000_000 // SPAN_MS * SPAN_MS  # so that all can be compacted
+    whole = Workload(1, 1024, DAY_MS // TICK_MS, end_ms - DAY_MS, ("cpu_percent",))
+    every: dict[str, tuple[Workload, list[Workload]]] = {}
+    small = Workload(10, 8, DAY_MS // TICK_MS, end_ms - DAY_MS)
+    every["1,280 series, 24 h, over HTTP"] = small, [small]
+    large = Workload(1, 1024, 23 * HOUR_MS // TICK_MS, end_ms - DAY_MS, ("cpu_percent",))
+    every["16,384 series, over HTTP"] = whole, [large, Workload(1, 1024, HOUR_MS // TICK_MS, large.end_ms)]
+    for title, (jobs, workloads) in every.items():
+        samples = sum(workload.samples for workload in workloads)
+        for name, one in found.items():
+            progress(f"{name}: {title}, {samples / 1e6:.1f} million samples")
+            one.samples_per_cpu_second[title] = samples / _fed_over_http(name, jobs, workloads)
+    if alone:
+        _print(found)
+
+
+def _fed_over_http(name: str, jobs: Workload, workloads: list[Workload]) -> float:
+    if name != OURS:
+        with running_peer(name) as peer:
+            return peer.feed(*workloads)
+    with tempfile.TemporaryDirectory(prefix="trackside-bench-") as folder:
+        return ours.feed_http(Path(folder), jobs, *workloads)
 
 
 def _many_jobs(found: dict[str, Figures], end_ms: int) -> None:
@@ -95,19 +128,6 @@ def _one_large_job(found: dict[str, Figures], end_ms: int) -> None:
     }
     whole = Workload(1, 1024, DAY_MS // TICK_MS, end_ms - DAY_MS, ("cpu_percent",))
     _measure(found, "16,384 series", [first, last], questions, whole)
-
-
-def _from_json(found: dict[str, Figures], end_ms: int) -> None:
-    """Measure an hour of samples that come as JSON: what agents send us, what VictoriaMetrics can import."""
-    workload = Workload(10, 8, HOUR_MS // TICK_MS, end_ms - HOUR_MS)
-    progress("from JSON: 1,280 series, 1 h")
-    with tempfile.TemporaryDirectory(prefix="trackside-bench-") as folder:
-        spent = ours.feed_reports(Path(folder) / "fed.db", workload)
-    found[OURS].samples_per_cpu_second["from JSON, 1 h"] = workload.samples / spent
-    if "victoria-metrics" in found:
-        with running_peer("victoria-metrics") as peer:
-            spent = peer.import_json(workload)
-        found["victoria-metrics"].samples_per_cpu_second["from JSON, 1 h"] = workload.samples / spent
 
 
 def _measure(

@@ -1,4 +1,4 @@
-"""Feeds our own store in process and asks it through the HTTP API, signature included."""
+"""Feeds our own store, in process and by an agent's reports, and asks it through the HTTP API, signed."""
 
 import asyncio
 import hashlib
@@ -18,21 +18,23 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
+import psutil
 
 from benchmarks.metricstore_peers import Question
 from benchmarks.metricstore_workload import Workload, job_id
 from trackside import bootstrap
 from trackside.cli.signing import query_string, sign
 from trackside.config import Settings
-from trackside.domain.exchange import Measured, Report, ReportBatch
+from trackside.domain.exchange import Hello, Measured, Report, ReportAck, ReportBatch
 from trackside.domain.job import Job, JobId, JobSpec, NodeId, ProjectId, Role, Task, TaskState, task_name
 from trackside.domain.phase import Phase
-from trackside.domain.resources import Resources
+from trackside.domain.resources import Capacity, Resources
 from trackside.metricstore.embedded import EmbeddedMetricStore
 from trackside.ports import Update
 from trackside.wiring import build
 
 START_SECONDS = 30.0
+NODE = NodeId("bench")
 SERVE = [sys.executable, "-m", "trackside", "serve", "--port=0"]
 DLC_NAME = {"cpu_percent": "CpuCoreUsage"}
 SIZE = Resources(cpu_cores=1, memory_bytes=1 << 30)
@@ -43,32 +45,34 @@ def feed(path: Path, *workloads: Workload) -> float:
     now_ms, spent = 0, 0.0
     store = EmbeddedMetricStore(path, now_ms=lambda: now_ms, background=False)
     for workload in workloads:
-        for batch in workload.batches():
-            now_ms = batch[0].at_ms
+        for readings in workload.readings():
+            (now_ms,) = readings.times_ms
             before = time.process_time()
-            store.append(batch)
+            store.append_readings([readings])
             store.compact()
             spent += time.process_time() - before
-    store.close()
-    return spent
-
-
-def feed_reports(path: Path, workload: Workload) -> float:
-    """Decode an agent's report for each tick and append it; return the processor seconds it took."""
-    store, spent = EmbeddedMetricStore(path, background=False), 0.0
-    for seq, batch in enumerate(workload.batches()):
-        report = Report(seq=seq, measured=Measured(samples=tuple(batch)))
-        body = msgspec.json.encode(ReportBatch(node_id=NodeId("bench"), stream="s", reports=(report,)))
-        before = time.process_time()
-        for given in msgspec.json.decode(body, type=ReportBatch).reports:
-            assert given.measured is not None
-            store.append(given.measured.samples)
-        spent += time.process_time() - before
     before = time.process_time()
     store.compact(everything=True)
     spent += time.process_time() - before
     store.close()
     return spent
+
+
+def feed_http(folder: Path, jobs: Workload, *workloads: Workload) -> float:
+    """Send every tick as an agent's report to a server; return the processor seconds it took the server.
+
+    They end when all samples are in blocks: nothing that is yet to be done is left out.
+    """
+    with running_server(folder, None, jobs) as server:
+        server.hello()
+        before = server.cpu_seconds()
+        seq = 0
+        for workload in workloads:
+            for readings in workload.readings():
+                seq += 1
+                server.report(Report(seq=seq, measured=Measured(readings=(readings,))))
+        server.wait_compacted()
+        return server.cpu_seconds() - before
 
 
 def disk_bytes(path: Path) -> int:
@@ -98,7 +102,10 @@ def _size(path: Path, *, raw_days: float | None, now_ms: int = 0) -> int:
 class Server:
     """A running server of ours."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, pid: int) -> None:
+        self._data_dir = data_dir
+        self._usage = psutil.Process(pid)
+        self._agent = {"Authorization": f"Bearer {(data_dir / 'agent' / 'token').read_text().strip()}"}
         self._keys = json.loads((data_dir / "credentials.json").read_text())
         address = urlsplit(json.loads((data_dir / "server.json").read_text())["endpoint"])
         self._host = f"{address.hostname}:{address.port}"
@@ -120,6 +127,37 @@ class Server:
         content = answer.read()
         assert answer.status == 200, (path, answer.status, content[:300])
         return content
+
+    def hello(self) -> None:
+        """Introduce the node whose reports come."""
+        capacity = Capacity(cpu_cores=1, memory_bytes=1 << 30)
+        self._call_agent(
+            "hello",
+            Hello(node_id=NODE, agent_pid=1, host_ip="127.0.0.1", capacity=capacity, version="bench"),
+        )
+
+    def report(self, report: Report) -> None:
+        """Send a report in a request of its own, as an agent does."""
+        answer = self._call_agent("reports", ReportBatch(node_id=NODE, stream="bench", reports=(report,)))
+        assert msgspec.json.decode(answer, type=ReportAck).through == report.seq
+
+    def _call_agent(self, what: str, said: Hello | ReportBatch) -> bytes:
+        path = f"/api/trackside/v1/agent/{what}"
+        self._connection.request("POST", path, msgspec.json.encode(said), self._agent)
+        answer = self._connection.getresponse()
+        content = answer.read()
+        assert answer.status == 200, (answer.status, content[:300])
+        return content
+
+    def cpu_seconds(self) -> float:
+        """Return the processor time the server has used."""
+        used = self._usage.cpu_times()
+        return float(used.user + used.system)
+
+    def wait_compacted(self) -> None:
+        """Wait until the journal is empty."""
+        while any(file.stat().st_size for file in self._data_dir.glob("metrics.journal-*")):
+            time.sleep(0.2)
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -160,11 +198,12 @@ def _sign_acs3(path: str, query: str, host: str, *, access_key: str, secret_key:
 
 
 @contextmanager
-def running_server(folder: Path, metrics: Path, workload: Workload) -> Iterator[Server]:
-    """Run a server that knows the jobs of the workload and holds their samples."""
+def running_server(folder: Path, metrics: Path | None, workload: Workload) -> Iterator[Server]:
+    """Run a server that knows the jobs of the workload and holds their samples, if there are any yet."""
     data_dir = folder / "data"
     asyncio.run(_prepare(data_dir, workload))
-    metrics.rename(data_dir / "metrics.db")
+    if metrics is not None:
+        metrics.rename(data_dir / "metrics.db")
     config = folder / "trackside.toml"
     config.write_text("run_agent = false\n")
     process = subprocess.Popen(
@@ -173,7 +212,7 @@ def running_server(folder: Path, metrics: Path, workload: Workload) -> Iterator[
     )
     try:
         _wait(data_dir / "server.json")
-        server = Server(data_dir)
+        server = Server(data_dir, process.pid)
         yield server
         server.close()
     finally:
@@ -205,7 +244,7 @@ def _job(number: int, project: ProjectId, workload: Workload) -> Job:
             index=index,
             rank=index,
             attempt=1,
-            node_id=NodeId("bench"),
+            node_id=NODE,
             resources=SIZE,
             state=TaskState.ENDED,
             started_at_ms=workload.first_ms,

@@ -1,7 +1,6 @@
 """Starts VictoriaMetrics and Prometheus on loopback, feeds them by remote write and asks them in PromQL."""
 
 import http.client
-import json
 import shutil
 import socket
 import subprocess
@@ -81,23 +80,6 @@ class Peer:
                 self._call("POST", "/api/v1/write", snappy.compress_raw(body), REMOTE_WRITE)
         if self.name == "victoria-metrics":
             self._call("GET", "/internal/force_flush")
-        return self.cpu_seconds() - before
-
-    def import_json(self, workload: Workload) -> float:
-        """Send every tick as JSON lines; return the processor seconds it took the server."""
-        names = [
-            json.dumps({"__name__": metric, "job_id": job, "task": task})
-            for job, task, metric in workload.series
-        ]
-        before = self.cpu_seconds()
-        for tick, row in enumerate(workload.matrix()):
-            at_ms = workload.first_ms + tick * TICK_MS
-            lines = [
-                f'{{"metric":{name},"values":[{value!r}],"timestamps":[{at_ms}]}}\n'
-                for name, value in zip(names, row.tolist(), strict=True)
-            ]
-            self._call("POST", "/api/v1/import", "".join(lines).encode())
-        self._call("GET", "/internal/force_flush")
         return self.cpu_seconds() - before
 
     def query(self, question: Question) -> bytes:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from trackside.domain.job import JobId
 from trackside.domain.metric import Sample
+from trackside.domain.readings import Grid, Readings, pack
 
 TICK_MS = 15_000
 Floats = npt.NDArray[np.float64]
@@ -119,6 +120,15 @@ class Workload:
         every = self.jobs * self.tasks
         made = [METRICS[metric](chance, every, self.ticks) for metric in self.metrics]
         return np.ascontiguousarray(np.stack(made, axis=1).reshape(-1, self.ticks).T)
+
+    def readings(self) -> Iterator[Readings]:
+        """Yield what arrives at each tick, as an agent tells it."""
+        names = tuple((metric, None, ()) for metric in self.metrics)
+        tasks = tuple(f"worker-{task}" for task in range(self.tasks))
+        series = pack([Grid(JobId(job_id(job)), tasks, names) for job in range(self.jobs)])
+        for tick, row in enumerate(self.matrix()):
+            at_ms = self.first_ms + tick * TICK_MS
+            yield Readings(series=series, times_ms=(at_ms,), values=row.tobytes())
 
     def batches(self) -> Iterator[list[Sample]]:
         """Yield what arrives at each tick."""

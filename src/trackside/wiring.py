@@ -50,10 +50,10 @@ from trackside.domain.identity import Caller, User
 from trackside.domain.job import Job, NodeId, ProjectId, RuntimeChoice, Task
 from trackside.domain.launching import launch_order
 from trackside.domain.pool import QueuePolicy
-from trackside.domain.readings import Readings
 from trackside.domain.resources import Capacity, Flavor, derive_flavors
 from trackside.engine.local import LocalEngine
 from trackside.logstore.files import FileLogs
+from trackside.metricstore.appender import Appender
 from trackside.metricstore.embedded import EmbeddedMetricStore
 from trackside.notify.mail import Mailer, mail_server
 from trackside.notify.notifier import Notifier
@@ -117,6 +117,7 @@ class Parts:
     data_dir: Path
     stores: Stores
     metrics: "EmbeddedMetricStore | PrometheusMetricStore"
+    appender: Appender
     logs: FileLogs
     objects: ObjectStore
     access: Access
@@ -203,11 +204,11 @@ def build(settings: Settings) -> Parts:
         pending=Pending(jobs, explain=supervisor.explain, reasons=supervisor.reasons),
         topics=topics,
     )
-    tallies, counted = Tallies(), _Counted()
+    tallies, appender = Tallies(), Appender(metric_store)
     link = AgentLink(
         engine=engine,
         store=stores.jobs,
-        append_readings=_appender(metric_store, counted),
+        append_readings=appender.append,
         wake=supervisor.wake,
         interval_seconds=settings.sample_seconds,
     )
@@ -227,7 +228,7 @@ def build(settings: Settings) -> Parts:
                     clock=clock,
                     nodes=engine.nodes,
                     projects=_project_ids(stores),
-                    own=_own_counts(supervisor, notifier, link, counted, metric_store),
+                    own=_own_counts(supervisor, notifier, link, appender, metric_store),
                     sample_seconds=settings.sample_seconds,
                 ),
                 caller_of_token=None if _open_page(settings) else who.directory.caller_of_token,
@@ -241,6 +242,7 @@ def build(settings: Settings) -> Parts:
         data_dir,
         stores,
         metric_store,
+        appender,
         log_store,
         objects,
         who,
@@ -292,6 +294,7 @@ async def run(parts: Parts, *, started: Callable[[str], None]) -> None:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
         parts.stores.close()
+        parts.appender.close()
         parts.metrics.close()
 
 
@@ -462,19 +465,6 @@ def _hosts(job: Job, addresses: dict[NodeId, str]) -> list[str]:
     return [addresses[task.node_id] for task in job.tasks]
 
 
-@dataclass(slots=True)
-class _Counted:
-    samples: int = 0
-
-
-def _appender(store: MetricStore, counted: _Counted) -> Callable[[list[Readings]], Awaitable[None]]:
-    async def append(readings: list[Readings]) -> None:
-        await asyncio.to_thread(store.append_readings, readings)
-        counted.samples += sum(one.count for one in readings)
-
-    return append
-
-
 def _metric_store(settings: Settings, data_dir: Path) -> "EmbeddedMetricStore | PrometheusMetricStore":
     if not settings.metrics_url:
         return EmbeddedMetricStore(
@@ -497,13 +487,13 @@ def _own_counts(
     supervisor: Supervisor,
     notifier: Notifier,
     link: AgentLink,
-    counted: _Counted,
+    appender: Appender,
     store: "EmbeddedMetricStore | PrometheusMetricStore",
 ) -> Mapping[str, Counted]:
     return {
         "trackside_supervise_failures": lambda: supervisor.failures,
         "trackside_reports_applied": lambda: link.reports_applied,
-        "trackside_samples_appended": lambda: counted.samples,
+        "trackside_samples_appended": lambda: appender.appended,
         "trackside_samples_dropped": lambda: store.dropped,
         "trackside_notifications_sent": lambda: notifier.sent,
         "trackside_notifications_given_up": lambda: notifier.given_up,

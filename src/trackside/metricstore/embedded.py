@@ -26,7 +26,7 @@ from trackside.metricstore.layout import SPAN_MS
 from trackside.metricstore.reading import Reading
 from trackside.metricstore.retention import Retention
 from trackside.metricstore.revisions import Revisions
-from trackside.metricstore.writing import Entry, Writing
+from trackside.metricstore.writing import Writing
 
 log = logging.getLogger(__name__)
 
@@ -115,12 +115,12 @@ class EmbeddedMetricStore(Answers):
 
     def append(self, samples: Sequence[Sample]) -> None:
         """Keep samples; they are durable on return. What is no measurement is dropped and counted."""
-        self._writing.append(Entry(samples=samples))
+        self._writing.append(samples=samples)
         self._see_to_room()
 
     def append_readings(self, readings: Sequence[Readings]) -> None:
         """Keep samples that come as rows; they are durable on return."""
-        self._writing.append(Entry(readings=readings))
+        self._writing.append(readings=readings)
         self._see_to_room()
 
     def revision(self, job_id: JobId) -> int:

@@ -67,9 +67,10 @@ class Intake:
             values = values[:, table.named]
         times = np.array([min(max(at_ms, -1), AT_MS_MAX) for at_ms in readings.times_ms], np.int64)
         rows = RowBatch(table.ids, table.key, table.packed, times, values)
-        self._names.used(table.jobs)
-        good = _good(values, floor_ms, times[:, None])
-        taken = rows if good.all() else rows.samples().where(good.ravel())
+        if table.named is None and _all_good(values, floor_ms, readings.times_ms):
+            return rows, table.jobs
+        samples = rows.samples()
+        taken = samples.where(_good(samples.values, floor_ms, samples.at_ms))
         self._count_dropped(readings.count - len(taken), readings.count)
         return taken, table.jobs
 
@@ -160,6 +161,17 @@ def _good(values: Floats, floor_ms: int, at_ms: Ints) -> Bools:
     """Say which values are measurements (what is not a number compares as false) and not too old."""
     good: Bools = (np.abs(values) <= VALUE_MAX) & ((at_ms >= floor_ms) & (at_ms < AT_MS_MAX))
     return good
+
+
+def _all_good(values: Floats, floor_ms: int, times_ms: Sequence[int]) -> bool:
+    """Say in few steps whether all is good; the largest of numbers is none if one of them is none."""
+    return bool(
+        values.size
+        and values.min() >= -VALUE_MAX
+        and values.max() <= VALUE_MAX
+        and floor_ms <= min(times_ms)
+        and max(times_ms) < AT_MS_MAX
+    )
 
 
 def _named(key: Key) -> bool:

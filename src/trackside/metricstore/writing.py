@@ -1,12 +1,10 @@
 """Takes samples in: names are looked up, records written and synced, and memory filled, in this order.
 
-Appends of several threads share a sync. Knows nothing of blocks and answers no questions.
+Knows nothing of blocks and answers no questions.
 """
 
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from trackside.domain.metric import Sample
 from trackside.domain.readings import Readings
@@ -18,18 +16,6 @@ from trackside.metricstore.intake import Intake
 from trackside.metricstore.journal import Journal
 from trackside.metricstore.revisions import Revisions
 from trackside.metricstore.samples import RowBatch, Samples
-
-COMMIT_ENTRIES_MAX = 64  # appends of several threads that share one sync
-
-
-@dataclass(slots=True, eq=False)
-class Entry:
-    """One append that waits to be on disk."""
-
-    samples: Sequence[Sample] = ()
-    readings: Sequence[Readings] = ()
-    done: bool = False
-    error: BaseException | None = None
 
 
 class Writing:
@@ -48,7 +34,6 @@ class Writing:
         self._head = head
         self._revisions = revisions
         self._intake = Intake(database, damage)
-        self._queue: deque[Entry] = deque()
         self._now_ms = now_ms
         self.lock = threading.Lock()  # whoever adds to the journal or to memory holds it
         self.journal = journal
@@ -68,14 +53,13 @@ class Writing:
                 self._store([samples])
             self._database.drop_tail()
 
-    def append(self, entry: Entry) -> None:
+    def append(self, *, samples: Sequence[Sample] = (), readings: Sequence[Readings] = ()) -> None:
         """Keep samples; they are durable on return. What is no measurement is dropped and counted."""
-        self._queue.append(entry)
+        jobs: set[str] = set()
         with self.lock:
-            if not entry.done:
-                self._commit()
-        if entry.error is not None:
-            raise entry.error
+            taken = self._take(samples, readings, jobs)
+            self._store([batch for batch in taken if len(batch)])
+        self._revisions.touch(jobs)
 
     def forget(self, jobs: Sequence[str]) -> None:
         """Take the names of jobs away."""
@@ -85,27 +69,16 @@ class Writing:
             self._intake.forget(jobs)
         self._revisions.touch(jobs)
 
-    def _commit(self) -> None:
-        """Store what waits, together; the lock is held."""
-        entries = [self._queue.popleft() for _ in range(min(len(self._queue), COMMIT_ENTRIES_MAX))]
-        jobs: set[str] = set()
-        try:
-            self._store([batch for entry in entries for batch in self._take(entry, jobs) if len(batch)])
-            self._revisions.touch(jobs)
-        except BaseException as error:
-            for entry in entries:
-                entry.error = error
-        for entry in entries:
-            entry.done = True
-
-    def _take(self, entry: Entry, jobs: set[str]) -> list[Samples | RowBatch]:
+    def _take(
+        self, samples: Sequence[Sample], readings: Sequence[Readings], jobs: set[str]
+    ) -> list[Samples | RowBatch]:
         now, taken = self._now_ms(), list[Samples | RowBatch]()
-        if entry.samples:
-            samples, whose = self._intake.columns(entry.samples, floor_ms=self.floor_ms, now_ms=now)
-            taken.append(samples)
+        if samples:
+            some, whose = self._intake.columns(samples, floor_ms=self.floor_ms, now_ms=now)
+            taken.append(some)
             jobs |= whose
-        for readings in _together(entry.readings):
-            rows, whose = self._intake.rows(readings, floor_ms=self.floor_ms, now_ms=now)
+        for one in _together(readings):
+            rows, whose = self._intake.rows(one, floor_ms=self.floor_ms, now_ms=now)
             taken.append(rows)
             jobs |= whose
         return taken
