@@ -32,7 +32,9 @@ def connection(database_url: str) -> Iterator[Connection]:
 
 
 def test_the_migrated_schema_is_the_one_the_program_uses(connection: Connection) -> None:
-    assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+    options = {"include_name": lambda name, *_: not (name or "").startswith("name_parts")}  # one per database
+    context = MigrationContext.configure(connection, opts=options)
+    assert compare_metadata(context, metadata) == []
 
 
 def test_opening_again_changes_nothing(database_url: str, connection: Connection) -> None:

@@ -29,6 +29,7 @@ from trackside.persistence import counts as counters
 from trackside.persistence import schema
 from trackside.persistence.cache import JobCache
 from trackside.persistence.codec import INTEGER_MAX, check_number, check_text, decode_counts, event_of, fold
+from trackside.persistence.name_parts import NameParts, name_parts
 from trackside.persistence.reading import read_jobs
 from trackside.ports import EventPage, EventQuery, JobPage, JobQuery
 
@@ -150,8 +151,10 @@ def jobs(connection: Connection, query: JobQuery, cache: JobCache) -> JobPage:
         if matching <= SORTED_MAX and not named.keys() <= {"project_id", "workspace_id"}:
             few = _few(connection, query.project_id, conditions)
     else:
-        few = _few(connection, query.project_id, conditions)
-        matching = _visible(connection, query.project_id, conditions) if few is None else len(few)
+        parts = name_parts(connection, query.project_id, query.names_like)
+        few = _few(connection, query.project_id, _narrowed(query, conditions, parts))
+        alone = parts if named.keys() <= {"project_id", "names_like"} else None
+        matching = _visible(connection, query.project_id, conditions, alone) if few is None else len(few)
     found: tuple[Job, ...] = ()
     if query.offset < matching and query.limit:
         found = _load(connection, _job_page(query, conditions, few), cache, epoch)
@@ -193,9 +196,22 @@ def _counts(connection: Connection, project_id: ProjectId) -> dict[str, int]:
     return {} if text is None else decode_counts(text)
 
 
-def _visible(connection: Connection, project_id: ProjectId, conditions: list[Condition]) -> int:
+def _narrowed(query: JobQuery, conditions: list[Condition], parts: NameParts | None) -> list[Condition]:
+    """Return the conditions with those few jobs named whose names match, if they are few."""
+    numbers = None if parts is None else parts.numbers(SORTED_MAX)
+    if numbers is None:
+        return conditions
+    return [_jobs.project_id == query.project_id, _jobs.number.in_(numbers), *conditions]
+
+
+def _visible(
+    connection: Connection,
+    project_id: ProjectId,
+    conditions: list[Condition],
+    parts: NameParts | None = None,
+) -> int:
     """Count all, for which an index is enough, and take off the few that are being deleted."""
-    matching = _matching(connection, schema.jobs, conditions)
+    matching = _matching(connection, schema.jobs, conditions) if parts is None else parts.count()
     going = connection.scalars(_GOING, {"key": project_id}).all() if matching else ()
     if not going:
         return matching
