@@ -32,16 +32,14 @@ _OUTCOME = {
 }
 
 
-def all_ended(
-    job: Job, at_ms: int, told: tuple[Event, ...], *, coarser_than: RecoverLevel | None = None
-) -> Change:
+def all_ended(job: Job, at_ms: int, told: tuple[Event, ...]) -> Change:
     """Close the attempt whose last task has ended, and begin what follows."""
     ending = job.ending
     if ending is None or (ending.phase in (Phase.QUEUED, Phase.RESTARTING) and _all_completed(job)):
         reason = Reason(text="every task exited 0", code=ReasonCode.COMPLETED)
         return finish(job, Phase.SUCCEEDED, reason, at_ms, told)
     if ending.scenario is not None:
-        return _after_fault(job, at_ms, told, coarser_than)
+        return _after_fault(job, at_ms, told)
     if ending.phase is Phase.QUEUED:
         return _queue_again(job, ending.reason, at_ms, told)
     return finish(job, ending.phase, ending.reason, at_ms, told)
@@ -136,7 +134,7 @@ def tell(
     )
 
 
-def _after_fault(job: Job, at_ms: int, told: tuple[Event, ...], coarser_than: RecoverLevel | None) -> Change:
+def _after_fault(job: Job, at_ms: int, told: tuple[Event, ...]) -> Change:
     """Find out which task was the first to fail, and answer that."""
     assert job.ending is not None
     reason, scenario = job.ending.reason, job.ending.scenario
@@ -145,7 +143,8 @@ def _after_fault(job: Job, at_ms: int, told: tuple[Event, ...], coarser_than: Re
     if blamed is not None:
         job = replace(job, tasks=folded(job.tasks, blamed))
         fault = recovery.task_fault(blamed, at_ms=blamed.ended_at_ms or at_ms)
-    answer = recovery.choose(job, fault, coarser_than=coarser_than, drained=True)
+    answer = recovery.choose(job, fault, drained=True)
+    job = resolve(job, RecoverResult.FAILED, at_ms)  # one that had not brought it up yet
     record = replace(job.records[-1], culprit=blamed.name if blamed else None)
     job = with_record(job, replace(record, recoveries=(*record.recoveries, *answer.steps)))
     if answer.level is None:

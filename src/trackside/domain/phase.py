@@ -25,7 +25,7 @@ FINAL = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.CREATE_FAILED, Phase.STO
 
 NEXT: dict[Phase, frozenset[Phase]] = {
     Phase.CREATING: frozenset({Phase.QUEUED, Phase.CREATE_FAILED, Phase.STOPPED}),
-    Phase.QUEUED: frozenset({Phase.STARTING, Phase.CREATE_FAILED, Phase.STOPPED}),
+    Phase.QUEUED: frozenset({Phase.STARTING, Phase.FAILED, Phase.CREATE_FAILED, Phase.STOPPED}),
     Phase.STARTING: frozenset(
         {
             Phase.RUNNING,

@@ -89,13 +89,10 @@ def task_fault(task: Task, *, at_ms: int) -> Fault:
     return Fault(scenario=scenario, reason=task.reason, at_ms=at_ms, task=task, isolate=isolate)
 
 
-def choose(
-    job: Job, fault: Fault, *, coarser_than: RecoverLevel | None = None, drained: bool = False
-) -> Answer:
+def choose(job: Job, fault: Fault, *, drained: bool = False) -> Answer:
     """Return the finest level that may answer the fault, and what was passed over for it."""
-    ladder = list(_ladder(job, fault))
-    if coarser_than is not None:
-        ladder = [level for level in ladder if _grade(level) > _grade(coarser_than)]
+    tried = _tried(job.records[-1], fault)
+    ladder = [level for level in _ladder(job, fault) if level not in tried]
     if not ladder or not _wanted(job, fault):
         return Answer(level=None)
     if _row_is_full(job, fault):
@@ -162,6 +159,16 @@ def _ladder(job: Job, fault: Fault) -> Iterator[RecoverLevel]:
     if policy.job_retries:
         tainted = fault.isolate is not None
         yield RecoverLevel.JOB_RESCHEDULE_WITH_TAINT if tainted else RecoverLevel.JOB_RESCHEDULE
+
+
+def _tried(record: Record, fault: Fault) -> set[RecoverLevel]:
+    """Return the levels that were passed over for this fault already."""
+    name = fault.task.name if fault.task else None
+    return {
+        one.level
+        for one in record.recoveries
+        if one.result in _NOT_TAKEN and one.task == name and one.started_at_ms == fault.at_ms
+    }
 
 
 def _wanted(job: Job, fault: Fault) -> bool:
@@ -268,7 +275,3 @@ def _refused(steps: list[Recovery]) -> Iterator[Recovery]:
     last = steps[-1]
     yield from steps[:-1]
     yield replace(last, result=RecoverResult.FAILED) if last.result is RecoverResult.DOWNGRADE else last
-
-
-def _grade(level: RecoverLevel) -> int:
-    return list(RecoverLevel).index(level)

@@ -160,11 +160,11 @@ def cannot_replace(job: Job, why: str, *, at_ms: int) -> Change | None:
     job = _without_waiting(resolve(job, RecoverResult.DOWNGRADE, at_ms, note=why, tasks=frozenset(waiting)))
     task = next(one for one in job.tasks if one.name == waiting[0])
     fault = recovery.task_fault(task, at_ms=task.ended_at_ms or at_ms)
-    answer = recovery.choose(job, fault, coarser_than=RecoverLevel.POD_RESCHEDULE)
+    answer = recovery.choose(job, fault)
     told = tell(job, at_ms, f"{task.name} cannot be replaced: {why}", Level.WARNING, task=task.name)
     job = replace(job, ending=_ending(answer, fault, at_ms))
     if all(one.state is TaskState.ENDED for one in job.tasks):
-        return all_ended(job, at_ms, (told,), coarser_than=RecoverLevel.POD_RESCHEDULE)
+        return all_ended(job, at_ms, (told,))
     return job, (told,)
 
 

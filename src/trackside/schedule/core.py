@@ -179,7 +179,7 @@ class Scheduler:
     def _node_changed(self, event: NodeChanged) -> None:
         spec = event.node
         node = self.books.node(spec.id)
-        node.resize(spec.capacity, is_open=spec.open)
+        node.resize(spec.capacity, is_open=spec.open, isolated=spec.isolated_cards)
         node.labels = all_labels(spec.id, spec.labels)
         self._renew(node.id)
 

@@ -109,7 +109,7 @@ def _room_for(pool: PoolState, entry: Entry) -> list[NodeRoom] | None:
 
 def _evict(books: Books, pool: PoolState, entry: Entry, decisions: list[Decision]) -> bool:
     """Make others give way; the job then has a promise and stands in the queue no longer."""
-    plan = plan_eviction(pool, entry, books.now_ms)
+    plan = plan_eviction(pool, entry, books.now_ms) if entry.request.evicts else None
     if plan is None:
         if entry.evict_seen is None or books.now_ms >= entry.evict_tried_ms + LOOK_AGAIN_MS:
             entry.evict_tried_ms = books.now_ms

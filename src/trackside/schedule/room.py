@@ -75,8 +75,11 @@ class NodeRoom:
         self.used_masks = [0, 0]
         self.holders: dict[JobId, int] = {}  # how many tasks of each job are here
 
-    def resize(self, capacity: Capacity | None, *, is_open: bool) -> None:
+    def resize(
+        self, capacity: Capacity | None, *, is_open: bool, isolated: frozenset[int] = frozenset()
+    ) -> None:
         """Take over what the machine has; None: it is gone, but what was held stays held."""
+        mask = ~sum(1 << card for card in isolated)
         size = capacity or Capacity(cpu_cores=0, memory_bytes=0)
         new = Need(round(size.cpu_cores * MICRO), size.memory_bytes, size.gpus + size.npus, 0, None)
         cpu, memory = new.cpu - self.size.cpu, new.memory - self.size.memory
@@ -86,7 +89,7 @@ class NodeRoom:
         self.open = is_open and self.known
         self.models = (_lower(size.gpu_model), _lower(size.npu_model))
         for kind, count in ((GPU, size.gpus), (NPU, size.npus)):
-            self.full_masks[kind] = (1 << count) - 1
+            self.full_masks[kind] = ((1 << count) - 1) & mask
             self._count_cards(kind)
 
     def fits(self, need: Need) -> bool:

@@ -27,6 +27,7 @@ class Request:
     max_seconds: int | None = None  # it never runs longer than this
     preemptible: bool = False
     front: bool = False  # it was preempted: first of its priority
+    evicts: bool = True  # others may be ended to make room for it
     avoid: frozenset[NodeId] = frozenset()  # machines that are closed for this job alone
     affinity: Affinity | None = None
 
@@ -39,6 +40,7 @@ class NodeSpec:
     capacity: Capacity
     open: bool = True
     labels: Mapping[str, str] = field(default_factory=dict)
+    isolated_cards: frozenset[int] = frozenset()  # these take nothing new
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Protocol
 from trackside.domain import rules
 from trackside.domain.errors import Invalid, JobNotFound, TaskNotFound
 from trackside.domain.event import Event, Level
+from trackside.domain.fault import RecoveryPolicy
 from trackside.domain.identity import Caller
 from trackside.domain.job import Job, JobId, JobSpec, Record, task_names
 from trackside.domain.phase import Phase
@@ -31,6 +32,7 @@ class JobChange:
     priority: int | None = None
     preemptible: bool | None = None
     annotations: Mapping[str, str] | None = None  # merged over the present ones
+    recovery: RecoveryPolicy | None = None
     tags: Mapping[str, str] | None = None  # replace all present ones
     declared: Mapping[str, object] | None = None  # replaces a dialect's own words, by dialect
 
@@ -213,6 +215,7 @@ def _changed(spec: JobSpec, wanted: JobChange) -> JobSpec:
         priority=spec.priority if wanted.priority is None else wanted.priority,
         preemptible=spec.preemptible if wanted.preemptible is None else wanted.preemptible,
         annotations={**spec.annotations, **(wanted.annotations or {})},
+        recovery=wanted.recovery or spec.recovery,
         tags=spec.tags if wanted.tags is None else dict(wanted.tags),
         declared={**spec.declared, **(wanted.declared or {})},
     )

@@ -1,7 +1,7 @@
 """Knows what was decided about a machine, beside what it says of itself: its state and its labels."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -28,6 +28,19 @@ class NodeDecision:
 
     state: NodeState = NodeState.OPEN
     labels: Mapping[str, str] = field(default_factory=dict)
+    isolated_cards: frozenset[int] = frozenset()
+    why: str = ""  # what was wrong with it, if a fault decided
+
+    def turned(self, state: NodeState) -> "NodeDecision":
+        """Return the decision with another state; an open machine gives out all its cards again."""
+        if state is NodeState.OPEN:
+            return replace(self, state=state, isolated_cards=frozenset(), why="")
+        return replace(self, state=state)
+
+    def isolated(self, cards: Collection[int], why: str) -> "NodeDecision":
+        """Return the decision that these cards, or with none the machine, take nothing new."""
+        state = self.state if cards else NodeState.LOCKED
+        return replace(self, state=state, isolated_cards=self.isolated_cards | frozenset(cards), why=why)
 
     def labelled(self, changes: Mapping[str, str | None]) -> "NodeDecision":
         """Return the decision with labels set, or (None) taken away."""
@@ -42,12 +55,24 @@ class NodeDecision:
 
 def decision_document(decision: NodeDecision, *, by: str, at_ms: int) -> dict[str, Any]:
     """Return the decision as plain JSON values, with who made it."""
-    return {"state": decision.state.value, "labels": dict(decision.labels), "by": by, "at_ms": at_ms}
+    return {
+        "state": decision.state.value,
+        "labels": dict(decision.labels),
+        "cards": sorted(decision.isolated_cards),
+        "why": decision.why,
+        "by": by,
+        "at_ms": at_ms,
+    }
 
 
 def read_decision(document: Mapping[str, Any]) -> NodeDecision:
     """Return the decision that was written down."""
-    return NodeDecision(state=NodeState(document["state"]), labels=document.get("labels", {}))
+    return NodeDecision(
+        state=NodeState(document["state"]),
+        labels=document.get("labels", {}),
+        isolated_cards=frozenset(document.get("cards", ())),
+        why=document.get("why", ""),
+    )
 
 
 def _check_label(key: str, value: str | None) -> None:

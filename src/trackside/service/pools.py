@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from trackside.domain.errors import Invalid, NameTaken, NotFound, PoolNotFound
+from trackside.domain.fault import Isolation
 from trackside.domain.identity import Caller
 from trackside.domain.job import DEFAULT_POOL, Job, JobId, JobSpec, NodeId
 from trackside.domain.phase import Phase
@@ -37,6 +38,7 @@ from trackside.service.pool_use import PoolUse, queue_order, total_capacity
 
 POOLS_MAX = 1000
 COUNT_MAX = 100_000
+ISOLATED_BY = "trackside"
 DESCRIPTION_LENGTH_MAX = 1024
 NAMES_SHOWN = 12
 LOCK_SECONDS_MAX = 7 * 24 * 3600
@@ -95,6 +97,12 @@ class Pools:
     def labels(self) -> dict[NodeId, Mapping[str, str]]:
         """Return the labels that machines were given."""
         return {NodeId(node): one.labels for node, one in self._decisions.items() if one.labels}
+
+    def isolated_cards(self) -> Mapping[NodeId, frozenset[int]]:
+        """Return the cards that take nothing new although their machine does."""
+        return {
+            NodeId(node): one.isolated_cards for node, one in self._decisions.items() if one.isolated_cards
+        }
 
     def list(self) -> list[PoolRecord]:
         """Return every pool, the default one first, the others by name."""
@@ -213,22 +221,26 @@ class Pools:
 
     async def set_node(self, caller: Caller, node_id: str, state: NodeState) -> None:
         """Lock a machine, drain it, or open it again."""
-        await self._decide(caller, node_id, lambda old: replace(old, state=state))
+        await self._decide(caller.user, node_id, lambda old: old.turned(state))
+
+    async def isolate(self, faulty: Isolation, why: str) -> None:
+        """Let a faulty machine, or some of its cards, take nothing new until somebody opens it again."""
+        await self._decide(ISOLATED_BY, faulty.node_id, lambda old: old.isolated(faulty.cards, why))
 
     async def label_node(
         self, caller: Caller, node_id: str, changes: Mapping[str, str | None]
     ) -> Mapping[str, str]:
         """Give a machine labels, or (None) take some away; return those it was given."""
-        return (await self._decide(caller, node_id, lambda old: old.labelled(changes))).labels
+        return (await self._decide(caller.user, node_id, lambda old: old.labelled(changes))).labels
 
     async def _decide(
-        self, caller: Caller, node_id: str, change: Callable[[NodeDecision], NodeDecision]
+        self, by: str, node_id: str, change: Callable[[NodeDecision], NodeDecision]
     ) -> NodeDecision:
         if node_id not in self._decisions and all(node.id != node_id for node in self._nodes()):
             raise NotFound(f"there is no node {node_id!r}")
         async with self._changing:
             decision = change(self._decisions.get(node_id, NodeDecision()))
-            document = decision_document(decision, by=caller.user, at_ms=self._clock.now_ms())
+            document = decision_document(decision, by=by, at_ms=self._clock.now_ms())
             await self._store.put_node(node_id, document)
             self._decisions[node_id] = decision
         self._told()

@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from trackside.domain import rules
 from trackside.domain.closing import Change
+from trackside.domain.fault import Isolation
 from trackside.domain.job import DEFAULT_POOL, Job, JobId, NodeId, Slot
 from trackside.domain.pending import PendingReason
 from trackside.domain.phase import Phase
@@ -15,8 +16,9 @@ from trackside.domain.timing import running_time
 from trackside.ports import Clock, Engine, JobStore, Update
 from trackside.schedule.explain import Reasons, explain, reasons_of
 from trackside.schedule.values import Decision, Start
+from trackside.supervise.recovering import Recovering
 from trackside.supervise.telling import Telling
-from trackside.supervise.watch import Labels, Watch
+from trackside.supervise.watch import Labels, Watch, request_of
 
 log = logging.getLogger(__name__)
 TICK_SECONDS = 1.0  # deadlines and silent nodes are noticed this late at most
@@ -36,12 +38,15 @@ class Supervisor:
         pools: Callable[[], Sequence[Pool]] = lambda: (Pool(id=DEFAULT_POOL),),
         closed_nodes: Callable[[], frozenset[NodeId]] = frozenset,
         labels: Labels = dict,
+        isolated_cards: Callable[[], Mapping[NodeId, frozenset[int]]] = dict,
+        isolate: Callable[[Isolation, str], Awaitable[None]] | None = None,
     ) -> None:
         self._store = store
         self._engine = engine
         self._clock = clock
         self._forget = forget
-        self._watch = Watch(pools, closed_nodes, labels)
+        self._watch = Watch(pools, closed_nodes, labels, isolated_cards)
+        self._recovering = Recovering(store, clock, isolate)
         self._telling = Telling()
         self._wake = asyncio.Event()
         self._deadlines_ms: dict[tuple[JobId, int], int] = {}  # by the monotonic clock: wall clocks jump
@@ -80,9 +85,11 @@ class Supervisor:
         """Look at all active jobs once and do what they need."""
         self._wake.clear()
         jobs = await self._store.active()
+        await self._recovering.isolate(jobs)  # before anything is placed there again
         await self._schedule(jobs)
         await self._tell_why(jobs)
         await self._end_overdue(jobs)
+        await self._recovering.give_up(jobs)
         await self._watch_nodes(jobs)
         for job in await self._store.deleted():
             await self._forget(job)
@@ -92,11 +99,13 @@ class Supervisor:
         try:
             events = watch.changes(jobs, self._engine.nodes(), self._clock.now_ms())
             decisions = watch.core.handle_all(events)
-            if decisions:
-                await self._store.update_many(
-                    self._changes(decisions, jobs)
-                )  # durable before anybody acts on it
+            updates, more = watch.replacing.replacements(watch.core, jobs, request_of, self._clock.now_ms())
+            updates += self._changes([*decisions, *more], jobs)
+            if updates:
+                await self._store.update_many(updates)  # durable before anybody acts on it
                 self._engine.changed()
+                if more or len(updates) > len(decisions):
+                    self.wake()  # what stood in for a running job's task is told to the core as its own
         except BaseException:
             watch.forget()  # the core believes what it decided; nobody knows how much of it was done
             raise

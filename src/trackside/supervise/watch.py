@@ -5,13 +5,16 @@ The core can be built anew at any moment from what is stored: who waits, and whi
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from trackside.domain.job import Job, JobId, NodeId, Slot, TaskState
+from trackside.domain.fault import BY_QUEUE
+from trackside.domain.job import Job, JobId, NodeId, Slot, Task, TaskState
 from trackside.domain.phase import Phase
 from trackside.domain.pool import Pool
 from trackside.domain.reason import ReasonCode
+from trackside.domain.recovery import open_recovery
 from trackside.ports import Node
 from trackside.schedule.core import Scheduler
 from trackside.schedule.values import (
+    PRIORITY_MAX,
     JobChanged,
     JobDraining,
     JobQueued,
@@ -27,6 +30,7 @@ from trackside.schedule.values import (
     TaskEnded,
     Tick,
 )
+from trackside.supervise.replacing import Replacing
 
 Labels = Callable[[], Mapping[NodeId, Mapping[str, str]]]
 _EVICTABLE_IN = (Phase.STARTING, Phase.RUNNING, Phase.RESTARTING)  # a lost job would not drain
@@ -40,10 +44,13 @@ class Watch:
         pools: Callable[[], Sequence[Pool]],
         closed_nodes: Callable[[], frozenset[NodeId]],
         labels: Labels = dict,
+        isolated_cards: Callable[[], Mapping[NodeId, frozenset[int]]] = dict,
     ) -> None:
         self._pools = pools
         self._closed_nodes = closed_nodes
         self._labels = labels
+        self._isolated_cards = isolated_cards
+        self.replacing = Replacing()
         self.core = Scheduler()
         self._revisions: dict[JobId, int] = {}
         self._nodes: dict[NodeId, NodeSpec] = {}
@@ -52,11 +59,12 @@ class Watch:
     def forget(self) -> None:
         """Start anew: what was decided last may not have been done."""
         self.core = Scheduler()
+        self.replacing.forget()
         self._revisions, self._nodes, self._known_pools = {}, {}, {}
 
     def changes(self, jobs: Sequence[Job], nodes: Sequence[Node], now_ms: int) -> list[SchedulingEvent]:
         """Return what happened since the last time, for the core to be told."""
-        events: list[SchedulingEvent] = [Tick(now_ms)]
+        events: list[SchedulingEvent] = [Tick(now_ms), *self.replacing.done()]
         events += self._job_changes(jobs)
         events += self._node_changes(nodes)
         events += self._pool_changes()
@@ -73,13 +81,14 @@ class Watch:
         self._revisions = seen
 
     def _node_changes(self, nodes: Iterable[Node]) -> Iterator[SchedulingEvent]:
-        closed, labels = self._closed_nodes(), self._labels()
+        closed, labels, isolated = self._closed_nodes(), self._labels(), self._isolated_cards()
         specs = {
             node.id: NodeSpec(
                 id=node.id,
                 capacity=node.capacity,
                 open=node.id not in closed,
                 labels={**node.labels, **labels.get(node.id, {})},
+                isolated_cards=isolated.get(node.id, frozenset()),
             )
             for node in nodes
         }
@@ -97,9 +106,7 @@ class Watch:
 def job_events(core: Scheduler, job: Job) -> Iterator[SchedulingEvent]:
     """Yield what the core must be told of one job to see it as it is stored."""
     request = request_of(job)
-    live = {
-        task.rank: Slot(task.node_id, task.cards) for task in job.tasks if task.state is not TaskState.ENDED
-    }
+    live = {task.rank: Slot(task.node_id, task.cards) for task in job.tasks if _holds_room(job, task)}
     if job.phase is Phase.QUEUED and job.ending is None:
         yield JobChanged(request) if core.waits(job.id) else JobQueued(request)
     elif not live:
@@ -117,13 +124,13 @@ def request_of(job: Job) -> Request:
         project_id=job.project_id,
         user=job.owner,
         name=spec.name,
-        priority=spec.priority,
+        priority=PRIORITY_MAX if _recovers(job) else spec.priority,
         roles=tuple((role.resources, role.count) for role in spec.roles),
         created_at_ms=job.created_at_ms,
         number=job.number,
         max_seconds=spec.max_seconds,
         preemptible=spec.preemptible and (job.phase in _EVICTABLE_IN or job.phase is Phase.QUEUED),
-        front=_was_preempted(job),
+        front=_was_preempted(job) or _recovers(job),
         affinity=spec.affinity,
     )
 
@@ -141,6 +148,18 @@ def _running(core: Scheduler, job: Job, request: Request, live: dict[int, Slot])
         yield from (TaskEnded(job.id, rank) for rank in known if rank not in live)
     if job.ending is not None:
         yield JobDraining(job.id)
+
+
+def _holds_room(job: Job, task: Task) -> bool:
+    if task.state is TaskState.ENDED:  # started again in place: nobody else may have its room meanwhile
+        return job.ending is not None and job.ending.phase is Phase.RESTARTING
+    return task.state is not TaskState.WAITING
+
+
+def _recovers(job: Job) -> bool:
+    """Say whether a job waits to be brought back after a fault: such a job goes before all others."""
+    trying = open_recovery(job) if job.phase is Phase.QUEUED else None
+    return trying is not None and trying.level in BY_QUEUE
 
 
 def _was_preempted(job: Job) -> bool:

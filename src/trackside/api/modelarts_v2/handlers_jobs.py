@@ -6,6 +6,7 @@ import msgspec
 
 from trackside.api.modelarts_v2 import render
 from trackside.api.modelarts_v2.checks import check_job_name, one_of
+from trackside.api.modelarts_v2.recovery import recovery_policy
 from trackside.api.modelarts_v2.search import DEFAULT_WORKSPACE, to_query
 from trackside.api.modelarts_v2.sizes import FlavorLookup
 from trackside.api.modelarts_v2.translate_job import declared_body
@@ -112,6 +113,7 @@ def _change(body: ChangeJobBody, spec: JobSpec) -> JobChange:
         priority=policy.priority if policy else None,
         preemptible=policy.preemptible if policy else None,
         annotations=annotations or None,
+        recovery=recovery_policy({**spec.annotations, **annotations}) if annotations else None,
         declared=_redeclared(body, spec),
     )
 

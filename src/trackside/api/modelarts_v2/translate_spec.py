@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from trackside.api.modelarts_v2.checks import check_job_name, one_of
+from trackside.api.modelarts_v2.recovery import recovery_policy
 from trackside.api.modelarts_v2.sizes import resources_for
 from trackside.api.modelarts_v2.translate_affinity import to_affinity
 from trackside.api.modelarts_v2.wire_algorithm import (
@@ -61,6 +62,7 @@ def to_spec(body: CreateJobBody, catalog: Catalog) -> JobSpec:
         description=body.metadata.description or "",
         workspace_id=body.metadata.workspace_id or "0",
         annotations=body.metadata.annotations or {},
+        recovery=recovery_policy(body.metadata.annotations or {}),
         roles=_roles(body, catalog),
         command=algorithm.command or None,
         code_dir=_url(algorithm.code_dir),

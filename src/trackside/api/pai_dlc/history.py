@@ -107,7 +107,11 @@ def _of_pods(record: Record) -> list[Recovery]:
 def _restart(job: Job, record: Record, one: Recovery, count: int) -> RestartRecord:
     task = job.task(one.task) if one.task else None
     over = record.ended_at_ms is not None
-    phase = Phase.RUNNING if record.running_at_ms and record.running_at_ms <= one.started_at_ms else Phase.STARTING
+    phase = (
+        Phase.RUNNING
+        if record.running_at_ms and record.running_at_ms <= one.started_at_ms
+        else Phase.STARTING
+    )
     return RestartRecord(
         job_restart_count=count,
         occur_phase=STATUS_OF[phase],
@@ -134,7 +138,9 @@ def _restart(job: Job, record: Record, one: Recovery, count: int) -> RestartReco
 
 
 def _seconds(restart: Recovery) -> int | None:
-    return None if restart.ended_at_ms is None else max(0, restart.ended_at_ms - restart.started_at_ms) // 1000
+    return (
+        None if restart.ended_at_ms is None else max(0, restart.ended_at_ms - restart.started_at_ms) // 1000
+    )
 
 
 def stop_message(events: Sequence[tuple[int, str]]) -> int | None:
