@@ -41,7 +41,7 @@ def all_ended(job: Job, at_ms: int, told: tuple[Event, ...]) -> Change:
     if ending.scenario is not None:
         return _after_fault(job, at_ms, told)
     if ending.phase is Phase.QUEUED:
-        return _queue_again(job, ending.reason, at_ms, told)
+        return _queue_again(_given_up(job, RecoverResult.TERMINATED, at_ms), ending.reason, at_ms, told)
     return finish(job, ending.phase, ending.reason, at_ms, told)
 
 
@@ -49,7 +49,7 @@ def finish(job: Job, phase: Phase, reason: Reason, at_ms: int, told: tuple[Event
     """End a job for good."""
     assert phase in FINAL
     outcome, level, kind, result = _OUTCOME[phase]
-    job = resolve(resolve(job, result, at_ms), result, at_ms, tasks=frozenset(one.name for one in job.tasks))
+    job = _given_up(resolve(job, result, at_ms), result, at_ms)
     ended_at_ms = _ended_at_ms(job, at_ms)
     blamed = TaskName(reason.task) if reason.task and phase is not Phase.SUCCEEDED else None
     done = replace(
@@ -144,15 +144,21 @@ def _after_fault(job: Job, at_ms: int, told: tuple[Event, ...]) -> Change:
         job = replace(job, tasks=folded(job.tasks, blamed))
         fault = recovery.task_fault(blamed, at_ms=blamed.ended_at_ms or at_ms)
     answer = recovery.choose(job, fault, drained=True)
-    job = resolve(job, RecoverResult.FAILED, at_ms)  # one that had not brought it up yet
+    job = _given_up(resolve(job, RecoverResult.FAILED, at_ms), RecoverResult.FAILED, at_ms)
     record = replace(job.records[-1], culprit=blamed.name if blamed else None)
     job = with_record(job, replace(record, recoveries=(*record.recoveries, *answer.steps)))
     if answer.level is None:
-        never_ran = all(task.started_at_ms is None for task in job.tasks)
-        return finish(job, Phase.CREATE_FAILED if never_ran else Phase.FAILED, fault.reason, at_ms, told)
+        never_ran = all(task.started_at_ms is None for task in (*job.past_tasks, *job.tasks))
+        phase = Phase.CREATE_FAILED if never_ran and job.phase is Phase.STARTING else Phase.FAILED
+        return finish(job, phase, fault.reason, at_ms, told)
     if answer.level in IN_PLACE:
         return _restart_all(job, fault.reason, at_ms, told)
     return _queue_again(job, fault.reason, at_ms, told)
+
+
+def _given_up(job: Job, result: RecoverResult, at_ms: int) -> Job:
+    """Close what was being done for single tasks: their attempt is over."""
+    return resolve(job, result, at_ms, tasks=frozenset(task.name for task in job.tasks))
 
 
 def _restart_all(job: Job, reason: Reason, at_ms: int, told: tuple[Event, ...]) -> Change:

@@ -266,6 +266,7 @@ def _step(fault: Fault, level: RecoverLevel, result: RecoverResult, note: str | 
         started_at_ms=fault.at_ms,
         ended_at_ms=fault.at_ms,
         result=result,
+        charged=False,
         note=note,
     )
 
