@@ -76,6 +76,7 @@ from trackside.service import (
     Topics,
     Users,
 )
+from trackside.service.errands import Errands
 from trackside.service.policies import Policies
 from trackside.service.things import job_in_path
 from trackside.supervise.loop import Supervisor
@@ -143,7 +144,10 @@ def build(settings: Settings) -> Parts:
         [one.to_runtime() for one in settings.engines],
         strict_images=settings.images == "strict",
     )
-    engine = LocalEngine(active=stores.jobs.active, launch=_launcher(catalog), clock=clock)
+    errands = Errands(clock=clock, wake=lambda: engine.changed())  # noqa: PLW0108 - made below
+    engine = LocalEngine(
+        active=stores.jobs.active, launch=_launcher(catalog), clock=clock, errands=errands.of
+    )
     supervisor = Supervisor(
         stores.jobs,
         engine,
@@ -213,6 +217,7 @@ def build(settings: Settings) -> Parts:
         append_readings=appender.append,
         wake=supervisor.wake,
         interval_seconds=settings.sample_seconds,
+        errands=errands,
     )
     dialects = _dialects(data_dir, who, engine, link)
     app = build_app(

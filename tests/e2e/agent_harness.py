@@ -19,7 +19,19 @@ import msgspec
 
 from trackside.agent import tree
 from trackside.agent.control import agent_pid, stop_agent
-from trackside.domain.exchange import Ended, Launch, Orders, Report, ReportBatch, Started, Stop, TaskKey
+from trackside.domain.exchange import (
+    Answered,
+    Ended,
+    Errand,
+    ErrandKind,
+    Launch,
+    Orders,
+    Report,
+    ReportBatch,
+    Started,
+    Stop,
+    TaskKey,
+)
 from trackside.domain.job import JobId, TaskName
 from trackside.domain.resources import Resources
 
@@ -62,6 +74,7 @@ class FakeServer:
         self.version = 1
         self.launches: dict[TaskKey, Launch] = {}
         self.stops: dict[TaskKey, Stop] = {}
+        self.errands: dict[str, Errand] = {}
         self.reports: list[Report] = []
         self.times: dict[tuple[str, TaskKey], float] = {}
         self.through: dict[str, int] = {}
@@ -147,7 +160,10 @@ class FakeServer:
         with self.changed:
             self.changed.wait_for(lambda: self.version != seen, float(query["wait"][0]))
             orders = Orders(
-                version=self.version, launch=tuple(self.launches.values()), stop=tuple(self.stops.values())
+                version=self.version,
+                launch=tuple(self.launches.values()),
+                stop=tuple(self.stops.values()),
+                errands=tuple(self.errands.values()),
             )
         return msgspec.json.encode(orders)
 
@@ -161,6 +177,25 @@ class FakeServer:
             self.version += 1
             self.changed.notify_all()
         return orders[-1].key
+
+    def ask(self, of: TaskKey, kind: ErrandKind, **rest: Any) -> str:
+        """Send the node on an errand; it is asked for again and again, as by a server that hears nothing."""
+        errand = Errand(id=uuid.uuid4().hex, key=of, kind=kind, **rest)
+        with self.changed:
+            self.errands[errand.id] = errand
+            self.version += 1
+            self.changed.notify_all()
+        return errand.id
+
+    def answer(self, errand_id: str, seconds: float = DEADLINE_SECONDS) -> Answered:
+        def found() -> Answered | None:
+            answers = (r.answered for r in self.reports if r.answered is not None)
+            return next((answered for answered in answers if answered.id == errand_id), None)
+
+        with self.changed:
+            answered = self.changed.wait_for(found, seconds)
+            assert answered, f"no answer after {seconds} s"
+            return answered
 
     def run(self, command: str, **rest: Any) -> Ended:
         return self.ended(self.order(launch(command, **rest)))

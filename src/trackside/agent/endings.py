@@ -17,7 +17,7 @@ from trackside.agent.record import ExitRecord
 from trackside.agent.task import Task, Tools, exit_end, exit_totals, short_end
 from trackside.collect.probe import ExitTotals
 from trackside.domain.event import Level
-from trackside.domain.exchange import EndCause, Ended, Report
+from trackside.domain.exchange import EndCause, Ended, Report, TaskKey
 
 LOG_DISK_FREE_BYTES_MIN = 64 * 1024
 LOG_TRUNCATED = "log truncated: the disk was full"
@@ -31,8 +31,9 @@ _log = logging.getLogger(__name__)
 class Endings:
     """End tasks: by what their shims left, or without it."""
 
-    def __init__(self, tools: Tools) -> None:
+    def __init__(self, tools: Tools, on_end: Callable[[TaskKey], None]) -> None:
         self._tools = tools
+        self._on_end = on_end
 
     def exited(self, task: Task, left: ExitRecord) -> None:
         """Go on with what the shim wrote down."""
@@ -52,6 +53,7 @@ class Endings:
         if task.ended:
             return
         task.ended = True
+        self._on_end(task.key)
         try:
             if is_plain(task.key):
                 task.files.save_ended(ended)

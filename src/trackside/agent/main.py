@@ -18,6 +18,8 @@ import trackside
 from trackside.agent import capacity, cgroup, record, sandbox
 from trackside.agent.custom import CustomMetrics
 from trackside.agent.deliver import Deliverer
+from trackside.agent.errand_kinds import HANDLERS
+from trackside.agent.errands import Errands
 from trackside.agent.launcher import Launcher
 from trackside.agent.layout import Layout
 from trackside.agent.loop import Loop
@@ -41,6 +43,7 @@ from trackside.ports import ObjectStore
 ALREADY_RUNNING = 3  # exit code
 MOVERS_MAX = 16
 CLEANERS_MAX = 4
+ERRANDS_AT_ONCE_MAX = 4
 HOME_SECONDS = 20.0
 OBJECT_STORE_FILE = "object_store.json"
 
@@ -119,7 +122,13 @@ class Agent:
             outputs=Deliverer(self._uploader, layout),
             meters=self._meter,
         )
-        self._tasks = Tasks(self._tools)
+        self._errands = Errands(
+            loop=self._loop,
+            workers=ThreadPoolExecutor(ERRANDS_AT_ONCE_MAX, thread_name_prefix="errand"),
+            report=self._spool.append,
+            handlers=HANDLERS,
+        )
+        self._tasks = Tasks(self._tools, self._errands)
         hello = Hello(
             node_id=node_id,
             agent_pid=os.getpid(),
@@ -149,6 +158,7 @@ class Agent:
         self._meter.close()
         self._shipper.stop()
         self._listener.stop()
+        self._errands.close()
         if self._tasks.any_key is None:
             self._cgroups.remove_parents()
         _log.info("agent ends; its tasks run on")

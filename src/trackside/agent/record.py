@@ -15,6 +15,7 @@ RECORD_BYTES = 4096  # one block: overwritten in place it needs no new space
 
 ORDER, PLAN, SHIM, LOCK = "order.json", "launch.json", "shim.json", "lock"
 STARTED, EXIT, STOP, STAGED, ENDED = "started", "exit", "stop.json", "staged.json", "ended.json"
+ERRANDS = "errands.json"
 
 _FLOCK = "hhqqixxxx"  # struct flock: type, whence, start, length, pid
 

@@ -16,7 +16,7 @@ from trackside.agent import record
 from trackside.agent.layout import GONE
 from trackside.agent.record import ExitRecord, Plan, StartedRecord
 from trackside.agent.stage import Staged
-from trackside.domain.exchange import Ended, Launch, Stop
+from trackside.domain.exchange import Ended, Errand, Launch, Stop
 
 _T = TypeVar("_T")
 
@@ -28,6 +28,14 @@ class _StagedFile(msgspec.Struct):
     boot_file: str | None
     working_dir: str
     outputs: dict[str, str]
+
+
+class ErrandRecord(msgspec.Struct, frozen=True):
+    """What is remembered of an errand: whether it was answered, and whether nothing of it lasts."""
+
+    errand: Errand
+    answered: bool
+    over: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +116,14 @@ class TaskFiles:
     def ended(self) -> Ended | None:
         """Return what was told of the task's end."""
         return self._decode(record.ENDED, Ended)
+
+    def save_errands(self, errands: list[ErrandRecord]) -> None:
+        """Remember what was done to the task on purpose."""
+        record.replace(self._path(record.ERRANDS), msgspec.json.encode(errands))
+
+    def errands(self) -> list[ErrandRecord]:
+        """Return what was done to the task on purpose, oldest first."""
+        return self._decode(record.ERRANDS, list[ErrandRecord]) or []
 
     def claimed(self) -> bool:
         """Say whether a shim ever took this task."""

@@ -14,6 +14,7 @@ from collections import OrderedDict
 
 from trackside.agent import tree
 from trackside.agent.endings import Endings, submit
+from trackside.agent.errands import Errands, Target
 from trackside.agent.layout import GONE, is_plain
 from trackside.agent.plan import TMP_PREFIX, direct, make_plan, make_work_dir
 from trackside.agent.shim import GO
@@ -35,9 +36,10 @@ _log = logging.getLogger(__name__)
 class Tasks:
     """All tasks of this node."""
 
-    def __init__(self, tools: Tools) -> None:
+    def __init__(self, tools: Tools, errands: Errands) -> None:
         self._tools = tools
-        self._endings = Endings(tools)
+        self._errands = errands
+        self._endings = Endings(tools, errands.task_ended)
         self._tasks: dict[TaskKey, Task] = {}
         # An answer with orders may be older than the end it does not know of yet.
         self._gone: OrderedDict[TaskKey, None] = OrderedDict()
@@ -50,6 +52,9 @@ class Tasks:
             self._take_stop(stop)
         for launch in orders.launch:
             self._take_launch(launch)
+        for errand in orders.errands:
+            task = self._tasks.get(errand.key)
+            self._errands.take(errand, None if task is None else _target(task))
 
     def _take_launch(self, launch: Launch) -> None:
         key = launch.key
@@ -306,6 +311,9 @@ class Tasks:
         dirs = self._tools.cgroups.dirs(str(task.key))
         task.dirs = dirs if dirs.unified or dirs.memory else None
         self._look(task)
+        target = _target(task)
+        if target is not None:
+            self._errands.adopt(target)
 
     def check_log_disk(self) -> None:
         """Say of running tasks when the disk of their logs is full."""
@@ -317,3 +325,20 @@ class Tasks:
     def any_key(self) -> TaskKey | None:
         """Return the key of some task that is not over."""
         return next((key for key, task in self._tasks.items() if not task.ended), None)
+
+
+def _target(task: Task) -> Target | None:
+    """Return a task as errands see it; None if its process does not run."""
+    shim_pid = task.files.shim_pid()
+    if task.ended or task.launch is None or task.main_process is None or shim_pid is None:
+        return None
+    main_pid, main_ticks = task.main_process
+    return Target(
+        key=task.key,
+        files=task.files,
+        shim_pid=shim_pid,
+        main_pid=main_pid,
+        main_ticks=main_ticks,
+        dirs=task.dirs,
+        resources=task.launch.resources,
+    )

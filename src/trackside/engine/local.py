@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
 from trackside.domain.errors import Unavailable
-from trackside.domain.exchange import Hello, Launch, Orders, Stop, TaskKey
+from trackside.domain.exchange import Errand, Hello, Launch, Orders, Stop, TaskKey
 from trackside.domain.job import Job, NodeId, Task, TaskState
 from trackside.ports import Clock, Node
 
@@ -24,8 +24,10 @@ class LocalEngine:
         active: Callable[[], Awaitable[Iterable[Job]]],
         launch: Callable[[Job, Task, dict[NodeId, str]], Launch],
         clock: Clock,
+        errands: Callable[[TaskKey], Iterable[Errand]] = lambda _: (),
     ) -> None:
         self._active = active
+        self._errands = errands
         self._launch = launch
         self._clock = clock
         self._nodes: dict[NodeId, Node] = {}
@@ -96,17 +98,20 @@ class LocalEngine:
     async def _orders(self, node_id: NodeId) -> Orders:
         version = self._version
         addresses = {node.id: node.ip for node in self._nodes.values()}
-        launch, stop = [], []
+        launch: list[Launch] = []
+        stop: list[Stop] = []
+        errands: list[Errand] = []
         for job in await self._active():
             for task in job.tasks:
                 if task.node_id != node_id or task.state is TaskState.ENDED:
                     continue
+                key = TaskKey(job.id, task.attempt, task.name)
+                errands += self._errands(key)
                 if job.ending is not None:
-                    key = TaskKey(job.id, task.attempt, task.name)
                     stop.append(Stop(key=key, grace_seconds=job.spec.grace_seconds))
                 elif task.state is TaskState.PLACED:
                     launch.append(self._launch(job, task, addresses))
-        return Orders(version=version, launch=tuple(launch), stop=tuple(stop))
+        return Orders(version=version, launch=tuple(launch), stop=tuple(stop), errands=tuple(errands))
 
 
 def _can_bind(port: int) -> bool:

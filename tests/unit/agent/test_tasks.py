@@ -11,6 +11,7 @@ import pytest
 from trackside.agent import record
 from trackside.agent.cgroup import Bases, Cgroups
 from trackside.agent.control import stop_agent
+from trackside.agent.errands import Errands
 from trackside.agent.launcher import Launcher
 from trackside.agent.layout import Layout
 from trackside.agent.loop import Loop
@@ -67,7 +68,8 @@ class Bench:
                 stage=stage,
                 outputs=Nothing(),
                 meters=Nothing(),
-            )
+            ),
+            Errands(loop=self.loop, workers=self.movers, report=self._report, handlers={}),
         )
 
     def _report(self, *reports: Report) -> None:

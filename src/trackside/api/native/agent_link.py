@@ -13,6 +13,7 @@ from trackside.domain.job import Job, NodeId
 from trackside.domain.phase import Phase
 from trackside.domain.readings import Readings, checked, readings_of, without
 from trackside.ports import JobStore, Update
+from trackside.service.errands import Errands
 
 ORDER_WAIT_SECONDS_MAX = 60.0
 PREFIX = "/api/trackside/v1/agent"
@@ -44,7 +45,9 @@ class AgentLink:
         append_readings: Callable[[list[Readings]], Awaitable[None]],
         wake: Callable[[], None],
         interval_seconds: float,
+        errands: Errands,
     ) -> None:
+        self._errands = errands
         self._engine = engine
         self._store = store
         self._append_readings = append_readings
@@ -113,16 +116,25 @@ class AgentLink:
         readings = self._wanted(batch)
         if readings:
             await self._append_readings(readings)
-        told = _Told()
+        told = _Told(self._errands.told)
         others = [report for report in batch.reports if report.measured is None]
         if others:  # measurements change no job: that they came need not be noted
             await self._store.apply_reports(batch.node_id, batch.stream, others, told.apply)
+        self._hand_on(batch)
         self.reports_applied += len(batch.reports)
         if told.orders:
             self._engine.changed()
         if told.changed:
             self._wake()
         return ReportAck(through=max(report.seq for report in batch.reports))
+
+    def _hand_on(self, batch: ReportBatch) -> None:
+        """Tell who sent a node on errands what came of them."""
+        for report in batch.reports:
+            if report.answered is not None:
+                self._errands.answered(report.answered)
+            elif report.ended is not None:
+                self._errands.task_ended(report.ended.key)
 
     def _wanted(self, batch: ReportBatch) -> list[Readings]:
         """Return the readings of jobs that still exist: a deleted job must not come back as numbers."""
@@ -141,11 +153,14 @@ class AgentLink:
 class _Told:
     """Applies reports and remembers whether somebody must be woken."""
 
-    def __init__(self) -> None:
+    def __init__(self, answered_before: Callable[[str], bool]) -> None:
+        self._answered_before = answered_before
         self.changed = False
         self.orders = False
 
     def apply(self, job: Job, report: Report) -> Update | None:
+        if report.answered is not None and self._answered_before(report.answered.id):
+            return None
         change = rules.apply_report(job, report)
         if change is None:
             return None

@@ -1,0 +1,254 @@
+"""Knows which errands this node was sent on, does each once, and undoes what is to last only for a while.
+
+What is begun is written down in the task's directory before it is begun: an agent that was killed in the
+middle undoes it when it is back, and never does it twice. All methods run in the loop's thread; handlers run
+in workers. Refuses to know what the errands do: that is in a table of handlers.
+"""
+
+import contextlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from itertools import islice
+
+from trackside.agent import tree
+from trackside.agent.endings import submit
+from trackside.agent.loop import Loop
+from trackside.agent.state import ErrandRecord, TaskFiles
+from trackside.agent.task import now_ms
+from trackside.collect.probe import CgroupDirs
+from trackside.domain.event import Level
+from trackside.domain.exchange import Answered, Errand, ErrandKind, Noted, Report, TaskKey
+from trackside.domain.resources import Resources
+
+REMEMBERED_MAX = 10_000
+KEPT_PER_TASK_MAX = 64
+ANSWER_AGAIN_SECONDS = 5.0
+
+NOT_RUNNING = "the task does not run on this node"
+INTERRUPTED = "the agent was restarted in the middle of it; what lasts was undone and it is not tried again"
+UNDER_WAY = "one of this kind is under way: wait until it is over"
+_UNEXPECTED = "an unexpected error, see agent.log in the data directory"
+_log = logging.getLogger(__name__)
+
+
+class Cannot(Exception):
+    """This errand cannot be done here; the text is for whoever asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The running task an errand is about."""
+
+    key: TaskKey
+    files: TaskFiles
+    shim_pid: int
+    main_pid: int
+    main_ticks: int | None
+    dirs: CgroupDirs | None
+    resources: Resources
+
+    def processes(self) -> set[int]:
+        """Return every living process of the task; its shim is none of them."""
+        return tree.descendants([self.shim_pid])
+
+    @property
+    def alive(self) -> bool:
+        """Say whether the task's main process is still the same one."""
+        return tree.start_ticks(self.main_pid) == self.main_ticks
+
+
+def _nothing(errand: Errand, target: Target) -> None:
+    del errand, target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handler:
+    """How one kind of errand is done, and undone where it lasts. `undo` may find nothing left to undo."""
+
+    do: Callable[[Errand, Target], str]  # returns what was found or done; raises Cannot
+    undo: Callable[[Errand, Target], None] = _nothing
+    lasts: bool = False  # until `undo`
+    seconds_max: float = 20.0  # for `do`
+
+
+@dataclass(slots=True, eq=False)
+class _Known:
+    """An errand that was taken; `target` is set from when it may have begun until it is over."""
+
+    errand: Errand
+    answer: Answered | None = None
+    told_at: float = 0.0
+    answered: bool = False  # also by an earlier agent, whose words are in the spool or with the server
+    target: Target | None = None
+    back: bool = False  # its handler has come back
+
+
+class Errands:
+    """Take errands, answer them, undo them."""
+
+    def __init__(
+        self,
+        *,
+        loop: Loop,
+        workers: Executor,
+        report: Callable[..., None],
+        handlers: Mapping[ErrandKind, Handler],
+    ) -> None:
+        self._loop = loop
+        self._workers = workers
+        self._report = report
+        self._handlers = handlers
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._of_task: dict[TaskKey, list[_Known]] = {}
+
+    def take(self, errand: Errand, target: Target | None) -> None:
+        """Do an errand; one that was taken before is only answered again, after a while."""
+        known = self._known.get(errand.id)
+        if known is not None:
+            if known.answer is not None and time.monotonic() - known.told_at > ANSWER_AGAIN_SECONDS:
+                self._tell(known, known.answer)
+            return
+        known = self._remember(errand)
+        if target is None:
+            self._answer(known, done=False, text=NOT_RUNNING)
+            return
+        handler = self._handlers.get(errand.kind)
+        if handler is None:
+            self._answer(known, done=False, text="this node's agent cannot do this")
+            return
+        if handler.lasts and self._lasts(target.key, errand.kind):
+            self._answer(known, done=False, text=UNDER_WAY)
+            return
+        known.target = target
+        self._of_task.setdefault(target.key, []).append(known)
+        try:
+            self._write_down(target)
+        except OSError as error:
+            known.target = None
+            self._answer(known, done=False, text=f"it could not be written down: {error.strerror}")
+            return
+        self._begin(known, handler, target)
+
+    def adopt(self, target: Target) -> None:
+        """Undo what an earlier agent left undone, and answer what it did not."""
+        for record in target.files.errands():
+            known = self._remember(record.errand)
+            known.answered, known.back = record.answered, True
+            known.target = None if record.over else target
+            self._of_task.setdefault(target.key, []).append(known)
+            self._answer(known, done=False, text=INTERRUPTED)
+            self._end(known, note="the agent was restarted")
+
+    def task_ended(self, key: TaskKey) -> None:
+        """Let go of all that was done to a task."""
+        for known in self._of_task.pop(key, []):
+            self._end(known, note=None)
+
+    def close(self) -> None:
+        """Undo everything at once: nobody will do it later."""
+        for known in self._known.values():
+            if known.target is not None:
+                self._handlers[known.errand.kind].undo(known.errand, known.target)
+
+    def _lasts(self, key: TaskKey, kind: ErrandKind) -> bool:
+        return any(one.errand.kind is kind and one.target is not None for one in self._of_task.get(key, ()))
+
+    def _begin(self, known: _Known, handler: Handler, target: Target) -> None:
+        def do_in_worker() -> None:
+            self._loop.call(lambda: self._loop.call_later(handler.seconds_max, lambda: self._late(known)))
+            done, text = _outcome(handler, known.errand, target)
+            self._loop.call(lambda: self._came_back(known, done, text))
+
+        submit(
+            self._workers,
+            do_in_worker,
+            failed=lambda _: self._loop.call(lambda: self._came_back(known, False, _UNEXPECTED)),
+        )
+
+    def _came_back(self, known: _Known, done: bool, text: str) -> None:
+        known.back = True
+        late = known.answered
+        self._answer(known, done=done, text=text)
+        lasts, seconds = self._handlers[known.errand.kind].lasts, known.errand.seconds
+        if not done or late or not lasts or known.errand.key not in self._of_task:
+            self._end(known, note=None)
+        elif seconds is not None:
+            self._loop.call_later(seconds, lambda: self._end(known, note="its time is over"))
+
+    def _late(self, known: _Known) -> None:
+        seconds = self._handlers[known.errand.kind].seconds_max
+        self._answer(known, done=False, text=f"the node was not done with it after {seconds:g} s")
+
+    def _end(self, known: _Known, *, note: str | None) -> None:
+        """Undo an errand and forget that it lasts; one whose handler has not come back yet ends then."""
+        target = known.target
+        if target is None or not known.back:
+            return
+        known.target = None
+        handler = self._handlers[known.errand.kind]
+
+        def undo_in_worker() -> None:
+            handler.undo(known.errand, target)
+            self._loop.call(lambda: self._undone(known, target, note if handler.lasts else None))
+
+        submit(self._workers, undo_in_worker)
+
+    def _undone(self, known: _Known, target: Target, note: str | None) -> None:
+        if target.key not in self._of_task:  # the task is over: nothing to write down, nothing to tell
+            return
+        try:
+            self._write_down(target)
+        except OSError as error:  # it would be undone once more, which harms nothing
+            _log.warning("the end of an errand could not be written down: %s", error)
+        if note is not None:
+            words = f"{in_words(known.errand.kind)} of {target.key.task} undone: {note}"
+            said = Noted(key=target.key, at_ms=now_ms(), message=words, level=Level.INFO)
+            self._report(Report(seq=0, noted=said))
+
+    def _answer(self, known: _Known, *, done: bool, text: str) -> None:
+        if known.answered:
+            return
+        errand = known.errand
+        known.answered = True
+        known.answer = Answered(
+            id=errand.id, key=errand.key, kind=errand.kind, at_ms=now_ms(), done=done, text=text
+        )
+        self._tell(known, known.answer)
+        if known.target is not None:
+            with contextlib.suppress(OSError):  # it would only be answered once more
+                self._write_down(known.target)
+
+    def _tell(self, known: _Known, answer: Answered) -> None:
+        known.told_at = time.monotonic()
+        self._report(Report(seq=0, answered=answer))
+
+    def _write_down(self, target: Target) -> None:
+        kept = self._of_task.get(target.key, [])[-KEPT_PER_TASK_MAX:]
+        target.files.save_errands(
+            [ErrandRecord(one.errand, answered=one.answered, over=one.target is None) for one in kept]
+        )
+
+    def _remember(self, errand: Errand) -> _Known:
+        known = self._known[errand.id] = _Known(errand)
+        for old in list(islice(self._known, max(0, len(self._known) - REMEMBERED_MAX))):
+            if self._known[old].target is None:  # what is under way goes when it is over
+                del self._known[old]
+        return known
+
+
+def in_words(kind: ErrandKind) -> str:
+    """Return a kind as a person would write it."""
+    return kind.value.replace("_", " ")
+
+
+def _outcome(handler: Handler, errand: Errand, target: Target) -> tuple[bool, str]:
+    try:
+        return True, handler.do(errand, target)
+    except Cannot as refusal:
+        return False, str(refusal)
+    except OSError as error:
+        return False, f"the system did not let it: {error.strerror or error}"
