@@ -18,6 +18,7 @@ PARENT = "trackside"
 PIDS_MAX = 32768
 PERIOD_US = 100_000
 QUOTA_US_MIN = 1_000  # the kernel refuses less
+QUOTA_FILES = ("cpu.cfs_quota_us", "cpu.max")
 V1_CONTROLLERS = ("memory", "cpu", "cpuacct", "pids")
 V2_CONTROLLERS = ("memory", "cpu", "pids")
 REMOVE_SECONDS_MAX = 2.0
@@ -160,6 +161,12 @@ def limits(
         if controller in unified_controllers
     ]
     return [(directory / name, value) for directory, name, value in wanted if directory is not None]
+
+
+def share(quota: str, part: float) -> str:
+    """Return a part of a CPU quota, as the quota's file takes it."""
+    time_us, *period = quota.split()
+    return " ".join([str(max(QUOTA_US_MIN, int(int(time_us) * part))), *period])
 
 
 def detect(proc: Path = Path("/proc/self")) -> Bases:

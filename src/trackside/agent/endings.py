@@ -17,6 +17,7 @@ from trackside.agent.record import ExitRecord
 from trackside.agent.task import Task, Tools, exit_end, exit_totals, short_end
 from trackside.collect.probe import ExitTotals
 from trackside.domain.event import Level
+from trackside.domain.evidence import Evidence
 from trackside.domain.exchange import EndCause, Ended, Report, TaskKey
 
 LOG_DISK_FREE_BYTES_MIN = 64 * 1024
@@ -31,7 +32,7 @@ _log = logging.getLogger(__name__)
 class Endings:
     """End tasks: by what their shims left, or without it."""
 
-    def __init__(self, tools: Tools, on_end: Callable[[TaskKey], None]) -> None:
+    def __init__(self, tools: Tools, on_end: Callable[[TaskKey], tuple[str, ...]]) -> None:
         self._tools = tools
         self._on_end = on_end
 
@@ -53,7 +54,9 @@ class Endings:
         if task.ended:
             return
         task.ended = True
-        self._on_end(task.key)
+        injected = self._on_end(task.key)
+        if injected:
+            ended = replace(ended, evidence=replace(ended.evidence or Evidence(), injected=injected))
         try:
             if is_plain(task.key):
                 task.files.save_ended(ended)

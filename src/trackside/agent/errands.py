@@ -26,6 +26,8 @@ from trackside.domain.resources import Resources
 
 REMEMBERED_MAX = 10_000
 KEPT_PER_TASK_MAX = 64
+HARM_TOLD_MAX = 8
+HARM_LINGERS_SECONDS = 60.0  # what was over for longer did not end a task
 ANSWER_AGAIN_SECONDS = 5.0
 
 NOT_RUNNING = "the task does not run on this node"
@@ -36,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class Cannot(Exception):
-    """This errand cannot be done here; the text is for whoever asked."""
+    """This errand cannot be done here, and nothing of it was; the text is for whoever asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,8 @@ class Target:
 
     def processes(self) -> set[int]:
         """Return every living process of the task; its shim is none of them."""
+        if self.files.shim_pid() != self.shim_pid:  # it has ended, and its number may name another process
+            return set()
         return tree.descendants([self.shim_pid])
 
     @property
@@ -85,6 +89,21 @@ class _Known:
     answered: bool = False  # also by an earlier agent, whose words are in the spool or with the server
     target: Target | None = None
     back: bool = False  # its handler has come back
+    refused: bool = False  # nothing of it was done
+    over_at: float | None = None
+
+    @property
+    def harms(self) -> bool:
+        """Say whether the task may have ended because of this."""
+        if self.errand.kind is ErrandKind.STACKS or self.refused:
+            return False
+        return self.over_at is None or time.monotonic() - self.over_at < HARM_LINGERS_SECONDS
+
+    @property
+    def words(self) -> str:
+        """Return what was done, for the evidence of the task's end."""
+        told = f": {self.answer.text}" if self.answer is not None else ""
+        return f"injected on purpose: {in_words(self.errand.kind)}{told}"
 
 
 class Errands:
@@ -133,26 +152,38 @@ class Errands:
             return
         self._begin(known, handler, target)
 
-    def adopt(self, target: Target) -> None:
-        """Undo what an earlier agent left undone, and answer what it did not."""
-        for record in target.files.errands():
+    def recall(self, key: TaskKey, files: TaskFiles) -> None:
+        """Remember what an earlier agent did to a task."""
+        for record in files.errands():
             known = self._remember(record.errand)
-            known.answered, known.back = record.answered, True
-            known.target = None if record.over else target
-            self._of_task.setdefault(target.key, []).append(known)
+            known.answered, known.back, known.refused = record.answered, True, record.refused
+            known.over_at = time.monotonic() if record.over else None
+            self._of_task.setdefault(key, []).append(known)
+
+    def adopt(self, target: Target) -> None:
+        """Undo what an earlier agent left undone of a task that still runs, and answer what it did not."""
+        for known in self._of_task.get(target.key, []):
+            if known.over_at is None:
+                known.target = target
             self._answer(known, done=False, text=INTERRUPTED)
             self._end(known, note="the agent was restarted")
 
-    def task_ended(self, key: TaskKey) -> None:
-        """Let go of all that was done to a task."""
-        for known in self._of_task.pop(key, []):
+    def task_ended(self, key: TaskKey) -> tuple[str, ...]:
+        """Let go of all that was done to a task; return in words what was done to harm it."""
+        taken = self._of_task.pop(key, [])
+        harm = tuple(known.words for known in taken if known.harms)
+        for known in taken:
             self._end(known, note=None)
+        return harm[-HARM_TOLD_MAX:]
 
     def close(self) -> None:
         """Undo everything at once: nobody will do it later."""
         for known in self._known.values():
             if known.target is not None:
-                self._handlers[known.errand.kind].undo(known.errand, known.target)
+                try:
+                    self._handlers[known.errand.kind].undo(known.errand, known.target)
+                except OSError as error:  # the next agent finds it written down, and tries
+                    _log.warning("%s could not be undone: %s", in_words(known.errand.kind), error)
 
     def _lasts(self, key: TaskKey, kind: ErrandKind) -> bool:
         return any(one.errand.kind is kind and one.target is not None for one in self._of_task.get(key, ()))
@@ -160,21 +191,25 @@ class Errands:
     def _begin(self, known: _Known, handler: Handler, target: Target) -> None:
         def do_in_worker() -> None:
             self._loop.call(lambda: self._loop.call_later(handler.seconds_max, lambda: self._late(known)))
-            done, text = _outcome(handler, known.errand, target)
-            self._loop.call(lambda: self._came_back(known, done, text))
+            outcome = _outcome(handler, known.errand, target)
+            self._loop.call(lambda: self._came_back(known, outcome))
 
         submit(
             self._workers,
             do_in_worker,
-            failed=lambda _: self._loop.call(lambda: self._came_back(known, False, _UNEXPECTED)),
+            failed=lambda _: self._loop.call(lambda: self._came_back(known, _Outcome(False, _UNEXPECTED))),
         )
 
-    def _came_back(self, known: _Known, done: bool, text: str) -> None:
+    def _came_back(self, known: _Known, outcome: "_Outcome") -> None:
         known.back = True
-        late = known.answered
-        self._answer(known, done=done, text=text)
-        lasts, seconds = self._handlers[known.errand.kind].lasts, known.errand.seconds
-        if not done or late or not lasts or known.errand.key not in self._of_task:
+        late, target = known.answered, known.target
+        if not outcome.begun:
+            known.target, known.refused = None, True
+        self._answer(known, done=outcome.done, text=outcome.text)
+        handler, seconds = self._handlers[known.errand.kind], known.errand.seconds
+        if not outcome.begun and target is not None:
+            self._undone(known, target, None)
+        elif not outcome.done or late or not handler.lasts or known.errand.key not in self._of_task:
             self._end(known, note=None)
         elif seconds is not None:
             self._loop.call_later(seconds, lambda: self._end(known, note="its time is over"))
@@ -188,7 +223,7 @@ class Errands:
         target = known.target
         if target is None or not known.back:
             return
-        known.target = None
+        known.target, known.over_at = None, time.monotonic()
         handler = self._handlers[known.errand.kind]
 
         def undo_in_worker() -> None:
@@ -229,7 +264,7 @@ class Errands:
     def _write_down(self, target: Target) -> None:
         kept = self._of_task.get(target.key, [])[-KEPT_PER_TASK_MAX:]
         target.files.save_errands(
-            [ErrandRecord(one.errand, answered=one.answered, over=one.target is None) for one in kept]
+            [ErrandRecord(one.errand, one.answered, one.target is None, one.refused) for one in kept]
         )
 
     def _remember(self, errand: Errand) -> _Known:
@@ -245,10 +280,17 @@ def in_words(kind: ErrandKind) -> str:
     return kind.value.replace("_", " ")
 
 
-def _outcome(handler: Handler, errand: Errand, target: Target) -> tuple[bool, str]:
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    done: bool
+    text: str
+    begun: bool = True
+
+
+def _outcome(handler: Handler, errand: Errand, target: Target) -> _Outcome:
     try:
-        return True, handler.do(errand, target)
+        return _Outcome(True, handler.do(errand, target))
     except Cannot as refusal:
-        return False, str(refusal)
+        return _Outcome(False, str(refusal), begun=False)
     except OSError as error:
-        return False, f"the system did not let it: {error.strerror or error}"
+        return _Outcome(False, f"the system did not let it: {error.strerror or error}")

@@ -18,7 +18,7 @@ import trackside
 from trackside.agent import capacity, cgroup, record, sandbox
 from trackside.agent.custom import CustomMetrics
 from trackside.agent.deliver import Deliverer
-from trackside.agent.errand_kinds import HANDLERS
+from trackside.agent.errand_kinds import handlers
 from trackside.agent.errands import Errands
 from trackside.agent.launcher import Launcher
 from trackside.agent.layout import Layout
@@ -126,7 +126,7 @@ class Agent:
             loop=self._loop,
             workers=ThreadPoolExecutor(ERRANDS_AT_ONCE_MAX, thread_name_prefix="errand"),
             report=self._spool.append,
-            handlers=HANDLERS,
+            handlers=handlers(),
         )
         self._tasks = Tasks(self._tools, self._errands)
         hello = Hello(

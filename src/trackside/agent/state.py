@@ -36,6 +36,7 @@ class ErrandRecord(msgspec.Struct, frozen=True):
     errand: Errand
     answered: bool
     over: bool
+    refused: bool = False  # nothing of it was done
 
 
 @dataclass(frozen=True, slots=True)

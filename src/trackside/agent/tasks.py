@@ -310,6 +310,7 @@ class Tasks:
         task.launch, task.stop, task.staged = launch, files.stop(), files.staged()
         dirs = self._tools.cgroups.dirs(str(task.key))
         task.dirs = dirs if dirs.unified or dirs.memory else None
+        self._errands.recall(task.key, files)
         self._look(task)
         target = _target(task)
         if target is not None:

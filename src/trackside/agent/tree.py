@@ -45,6 +45,12 @@ def marked(key: str) -> set[int]:
     return {pid for pid in parents() if marker in _environ(pid)}
 
 
+def state(pid: int) -> str | None:
+    """Return the letter of a process's state; None if it is gone."""
+    found = _state_and_parent(str(pid))
+    return None if found is None else found[0]
+
+
 def start_ticks(pid: int) -> int | None:
     """Return when a process began, in clock ticks since boot: with the pid it names a process for good."""
     try:

@@ -6,6 +6,7 @@ reported, that before a full disk, that before the task's own last words.
 
 import signal as signals
 from collections.abc import Callable
+from dataclasses import replace
 
 from trackside.domain.evidence import Evidence, FullPlace
 from trackside.domain.exchange import EndCause, Ended
@@ -33,6 +34,7 @@ CRASHES = (
     signals.SIGXFSZ,
 )
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a name to compare with
+_REHEARSED = "this was done to it on purpose: trackside events says by whom"
 _SEE_LOG = "the end of its log says more"
 _NOTHING_SEEN = Evidence()
 
@@ -41,7 +43,11 @@ def end_reason(job: Job, task: Task, news: Ended) -> Reason:
     """Return why the task is over, in one sentence."""
     if news.stopped_by_us and news.cause is EndCause.EXITED and job.ending is not None:
         return _stopped(job, task)
-    return _BY_CAUSE[news.cause](job, task, news)
+    reason = _BY_CAUSE[news.cause](job, task, news)
+    injected = news.evidence.injected if news.evidence is not None else ()
+    if not injected or reason.code is ReasonCode.COMPLETED:
+        return reason
+    return replace(reason, evidence=(*reason.evidence, *injected), hint=_REHEARSED)
 
 
 def exit_code(news: Ended) -> int | None:

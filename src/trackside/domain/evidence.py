@@ -46,3 +46,4 @@ class Evidence:
     traceback: str | None = None  # the last one in its log
     collective_error: str | None = None  # a line that says that a peer was lost
     device_faults: tuple[DeviceFault, ...] = ()
+    injected: tuple[str, ...] = ()  # faults that were made on purpose while it ran

@@ -20,7 +20,7 @@ from trackside.domain.closing import (
 )
 from trackside.domain.endings import end_reason, exit_code
 from trackside.domain.event import Event, EventKind, Level
-from trackside.domain.exchange import Answered, EndCause, Ended, Noted, Report, Started
+from trackside.domain.exchange import Answered, EndCause, Ended, ErrandKind, Noted, Report, Started
 from trackside.domain.fault import BY_QUEUE, IN_PLACE, RecoverLevel, RecoverResult, Recovery, Scenario
 from trackside.domain.job import (
     Ending,
@@ -371,7 +371,8 @@ def _noted(job: Job, news: Noted) -> Event:
 
 
 def _answered(job: Job, news: Answered) -> Event:
-    outcome = "done" if news.done else f"could not be done: {news.text}"
+    found = "done" if news.kind is ErrandKind.STACKS or not news.text else news.text  # stacks are long
+    outcome = found if news.done else f"could not be done: {news.text}"
     message = f"{news.kind.value.replace('_', ' ')} of {news.key.task}: {outcome}"
     level = Level.INFO if news.done else Level.WARNING
     return tell(job, news.at_ms, message, level, task=news.key.task, attempt=news.key.attempt)
