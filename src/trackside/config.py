@@ -103,6 +103,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     signature_window_seconds: int = 900
     allow_roa_sha1: bool = True  # signatures of older PAI-DLC SDKs, which do not cover the body
     body_bytes_max: int = 8 * 1024 * 1024
+    chaos: bool = False  # let admins make faults on purpose
 
 
 def load_settings(file: Path | None, **overrides: Any) -> Settings:

@@ -29,6 +29,7 @@ from trackside.api.modelarts_v2 import notification, pool_errors
 from trackside.api.modelarts_v2 import routes as v2
 from trackside.api.modelarts_v2.routes_pools import POOL_OPERATIONS
 from trackside.api.native import access, downloads
+from trackside.api.native import chaos as native_chaos
 from trackside.api.native import notify as native_notify
 from trackside.api.native import policies as native_policies
 from trackside.api.native import pools as native_pools
@@ -76,6 +77,7 @@ from trackside.service import (
     Topics,
     Users,
 )
+from trackside.service.chaos import Chaos
 from trackside.service.errands import Errands
 from trackside.service.policies import Policies
 from trackside.service.things import job_in_path
@@ -219,7 +221,8 @@ def build(settings: Settings) -> Parts:
         interval_seconds=settings.sample_seconds,
         errands=errands,
     )
-    dialects = _dialects(data_dir, who, engine, link)
+    chaos = Chaos(jobs=jobs, store=stores.jobs, errands=errands, clock=clock, enabled=settings.chaos)
+    dialects = _dialects(data_dir, who, engine, link, chaos)
     app = build_app(
         dialects,
         services=services,
@@ -352,7 +355,9 @@ def _access(
     return Access(directory, policies, temporary, signed, acs)
 
 
-def _dialects(data_dir: Path, who: Access, engine: LocalEngine, link: AgentLink) -> Sequence[Dialect]:
+def _dialects(
+    data_dir: Path, who: Access, engine: LocalEngine, link: AgentLink, chaos: Chaos
+) -> Sequence[Dialect]:
     signed = who.signed
     agent = access.agent_authenticator(bootstrap.kept_secret(data_dir / "agent" / "token"))
     huawei = partial(Dialect, authenticate=signed, error=v2_errors.error, unexpected=v2_errors.unexpected)
@@ -391,6 +396,7 @@ def _dialects(data_dir: Path, who: Access, engine: LocalEngine, link: AgentLink)
                 *native_policies.operations(who.policies, who.temporary),
                 *native_pools.OPERATIONS,
                 *native_notify.OPERATIONS,
+                *native_chaos.operations(chaos),
             ),
             authenticate=signed,
         ),

@@ -16,6 +16,7 @@ from trackside import __version__
 from trackside.cli import (
     agent,
     catalog,
+    chaos,
     demo,
     doctor,
     host,
@@ -73,6 +74,7 @@ for command in (
     jobs.wait,
     jobs.stop,
     jobs.rm,
+    chaos.chaos,
 ):
     app.command()(command)
 app.add_typer(catalog.flavor_app, name="flavor")

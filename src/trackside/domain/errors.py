@@ -129,6 +129,12 @@ class PoolInUse(TracksideError):
     kind = ErrorKind.CONFLICT
 
 
+class SwitchedOff(TracksideError):
+    """The server was not told to offer this."""
+
+    kind = ErrorKind.CONFLICT
+
+
 class Exhausted(TracksideError):
     """A limit is used up."""
 
