@@ -75,15 +75,17 @@ async def change_at_random(stores: Stores, jobs: dict[JobId, Job], rng: random.R
         jobs[job_id] = await stores.jobs.update(job_id, changing(phase=Phase.RUNNING))
 
 
+@pytest.mark.parametrize("alone", [True, False])
 @pytest.mark.parametrize("few", [2_000, 3])  # more matches than that are counted and met in order
 async def test_they_are_found_after_every_change(
-    stores: Stores, few: int, monkeypatch: pytest.MonkeyPatch
+    stores: Stores, few: int, alone: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "SORTED_MAX", few)
     rng = random.Random(few)
-    await stores.identities.put_project(OTHER_PROJECT, "second")
-    other = making(project_id=OTHER_PROJECT, spec=make_spec(name="bert-large"))
-    await stores.jobs.insert(OTHER_PROJECT, other)
+    if not alone:
+        await stores.identities.put_project(OTHER_PROJECT, "second")
+        other = making(project_id=OTHER_PROJECT, spec=make_spec(name="bert-large"))
+        await stores.jobs.insert(OTHER_PROJECT, other)
     made = [stores.jobs.insert(PROJECT, making(spec=make_spec(name=a_name(rng)))) for _ in range(80)]
     jobs = {job.id: job for job in await asyncio.gather(*made)}
     await check(stores, jobs)
