@@ -66,6 +66,7 @@ from trackside.ports import MetricStore, ObjectStore
 from trackside.service import (
     Catalog,
     Documents,
+    JobQuotas,
     Jobs,
     Logs,
     Metrics,
@@ -171,6 +172,7 @@ def build(settings: Settings) -> Parts:
         line=supervisor.line,
         default_policy=QueuePolicy(settings.queue_policy),
     )
+    quotas = JobQuotas(stores.documents, stores.jobs)
     jobs = Jobs(
         store=stores.jobs,
         catalog=catalog,
@@ -180,6 +182,7 @@ def build(settings: Settings) -> Parts:
         grace_seconds=settings.stop_grace_seconds,
         wake=supervisor.wake,
         orders_changed=engine.changed,
+        admit=quotas.admit,
     )
     link_key = bootstrap.kept_secret(data_dir / "link.key").encode()
     documents, tokens = Documents(stores.documents), Tokens(key=link_key, clock=clock)
@@ -209,6 +212,7 @@ def build(settings: Settings) -> Parts:
         documents=documents,
         tokens=tokens,
         pools=pools,
+        quotas=quotas,
         pending=Pending(jobs, explain=supervisor.explain, reasons=supervisor.reasons),
         topics=topics,
     )

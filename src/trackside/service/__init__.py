@@ -10,6 +10,7 @@ from trackside.service.metrics import Metrics
 from trackside.service.objects import Objects
 from trackside.service.pending import Pending
 from trackside.service.pools import Pools
+from trackside.service.quotas import JobQuotas
 from trackside.service.tokens import Tokens
 from trackside.service.topics import Topics
 from trackside.service.users import Users
@@ -28,6 +29,7 @@ class Services:
     documents: Documents
     tokens: Tokens
     pools: Pools
+    quotas: JobQuotas
     pending: Pending
     topics: Topics
 
@@ -35,6 +37,7 @@ class Services:
 __all__ = [
     "Catalog",
     "Documents",
+    "JobQuotas",
     "Jobs",
     "Logs",
     "Metrics",

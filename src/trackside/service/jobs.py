@@ -4,6 +4,7 @@ import secrets
 import string
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -18,6 +19,7 @@ from trackside.domain.reason import Reason, ReasonCode
 from trackside.ports import Clock, EventPage, EventQuery, JobPage, JobQuery, JobStore, ObjectStore, Update
 from trackside.service.catalog import Catalog
 from trackside.service.checks import check_objects, check_spec
+from trackside.service.quotas import Admit
 
 MESSAGE_LENGTH_MAX = 4096
 SHORT_ID_LENGTH = 16
@@ -63,6 +65,7 @@ class Jobs:
         grace_seconds: float,
         wake: Callable[[], None],
         orders_changed: Callable[[], None],
+        admit: Admit = lambda _: nullcontext(),
     ) -> None:
         self._store = store
         self._catalog = catalog
@@ -72,6 +75,7 @@ class Jobs:
         self._grace_seconds = grace_seconds
         self._wake = wake
         self._orders_changed = orders_changed
+        self._admit = admit
 
     async def submit(
         self, caller: Caller, spec: JobSpec, *, version_of: Job | None = None, doubts: Sequence[str] = ()
@@ -109,7 +113,8 @@ class Jobs:
             )
             return Update(job=job, events=tuple(events))
 
-        job = await self._store.insert(caller.project_id, make)
+        async with self._admit(caller):
+            job = await self._store.insert(caller.project_id, make)
         self._wake()
         return job
 

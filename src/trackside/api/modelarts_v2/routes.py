@@ -3,6 +3,7 @@
 from trackside.api.modelarts_v2 import handlers_jobs as jobs
 from trackside.api.modelarts_v2 import handlers_reports as reports
 from trackside.api.modelarts_v2 import notification
+from trackside.api.modelarts_v2.quotas import QUOTA_OPERATIONS
 from trackside.api.modelarts_v2.routes_pools import POOL_OPERATIONS
 from trackside.api.modelarts_v2.sizes import FLAVOR_TYPE_OF
 from trackside.api.modelarts_v2.wire_create import CreateJobBody
@@ -262,6 +263,7 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
             Param(name="workspace_id", max_length=64, description="0 when absent."),
         ),
     ),
+    *QUOTA_OPERATIONS,
 )
 
 OPERATIONS = (*JOB_OPERATIONS, *POOL_OPERATIONS)
