@@ -162,7 +162,7 @@ def _apply_reports(work: Work, key: tuple[str, str], reports: Sequence[Report], 
 
 
 def _apply_report(work: Work, report: Report, apply: Apply) -> None:
-    said = report.started or report.ended or report.noted
+    said = report.started or report.ended or report.noted or report.answered
     if said is None:
         return
     job = work.jobs.get(said.key.job_id)
