@@ -146,6 +146,6 @@ def _query_value(raw_query: bytes, names: tuple[bytes, ...]) -> str | None:
         return None
     for part in raw_query.replace(b"+", b" ").split(b"&"):
         name, _, value = part.partition(b"=")
-        if unquote_to_bytes(name) in names:
+        if (unquote_to_bytes(name) if b"%" in name else name) in names:
             found = unquote_to_bytes(value).decode("utf-8", "replace")
     return found or None

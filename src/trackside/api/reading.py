@@ -69,7 +69,8 @@ def decode_body(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
 
 def _decoded(raw: bytes) -> str:
     try:
-        text = unquote_to_bytes(raw.replace(b"+", b" ")).decode()
+        plain = b"%" not in raw and b"+" not in raw
+        text = (raw if plain else unquote_to_bytes(raw.replace(b"+", b" "))).decode()
     except UnicodeDecodeError:
         raise Invalid(f"The query part {_shown(raw.decode('latin-1'))} is not valid UTF-8.") from None
     if "\0" in text:

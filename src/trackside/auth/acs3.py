@@ -26,7 +26,10 @@ _dates = Dates(
     pattern=r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z",
     example="2026-01-31T23:59:59Z",
 )
-_PLAIN_QUERY = re.compile(rb"[A-Za-z0-9_.~-]+=[A-Za-z0-9_.~-]*")  # one pair; quoting would change nothing
+# Pairs that quoting would not change: what needs no quotes has none, and the rest is quoted in capitals.
+_QUOTED = rb"%(?:[0189A-F][0-9A-F]|2[0-9A-CF]|3[A-F]|40|5[B-E]|60|7[B-DF])"
+_PAIR = rb"[A-Za-z0-9_.~-]+=(?:[A-Za-z0-9_.~-]|" + _QUOTED + rb")*"
+_CANONICAL = re.compile(_PAIR + rb"(?:&" + _PAIR + rb")*")
 _AMBIGUOUS = re.compile(rb"[\x00-\x1f\x7f%&=]")  # in a name that is not quoted
 
 
@@ -77,8 +80,9 @@ def _canonical_queries(raw_query: bytes) -> Iterator[str]:
     The scheme says quoted; the Python SDK does not quote names. A name that could then be taken for
     something else (a & or = or % in it) is accepted in the quoted form only.
     """
-    if _PLAIN_QUERY.fullmatch(raw_query):
-        yield raw_query.decode("ascii")
+    if _CANONICAL.fullmatch(raw_query):
+        in_order = sorted([part.split("=") for part in raw_query.decode("ascii").split("&")])
+        yield "&".join(["=".join(pair) for pair in in_order])
         return
     pairs = []
     for part in raw_query.replace(b"+", b" ").split(b"&"):

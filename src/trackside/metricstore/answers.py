@@ -8,7 +8,8 @@ import numpy as np
 from trackside.domain.errors import Invalid
 from trackside.domain.job import JobId
 from trackside.domain.metric import MINUTE_MS
-from trackside.metricstore.reading import Answer, Asked, Means, Reading
+from trackside.metricstore.catalog import Asked
+from trackside.metricstore.reading import Answer, Means, Reading
 from trackside.metricstore.table import AT_MS_MAX, Window
 from trackside.ports import LatestColumns, MeanColumns, SeriesKey
 
@@ -59,7 +60,9 @@ class Answers:
         step_ms: int,
     ) -> MeanColumns:
         """Return the means of tasks as a whole (series of cards and with labels are left out)."""
-        return self._means(job_id, Asked(task, metrics, whole=True), _window(start_ms, end_ms, step_ms))
+        return self._means(
+            job_id, Asked(task, tuple(metrics), whole=True), _window(start_ms, end_ms, step_ms)
+        )
 
     def latest(
         self, job_ids: Sequence[JobId], *, since_ms: int
@@ -100,26 +103,26 @@ class Answers:
         bounds = _bounds(answer)
         return {
             key: dict(zip(steps[first:last], told[first:last], strict=True))
-            for key, first, last in zip(answer.keys, bounds, bounds[1:], strict=False)
+            for key, first, last in zip(answer.chosen.keys, bounds, bounds[1:], strict=False)
             if last > first
         }
 
     def _means(self, job_id: JobId, asked: Asked, window: Window) -> MeanColumns:
         if window.step_ms % MINUTE_MS == 0:
-            return _joined(list(self._reading.means(job_id, asked, window)), window.step_ms)
+            return _joined(self._reading.means(job_id, asked, window), window.step_ms)
         answer = self._reading.cells(job_id, asked, window, extremes=False)
         if answer is None:
             return _NONE
         steps, which = np.unique(answer.cells.steps, return_inverse=True)
         means = answer.cells.total / answer.cells.count
-        return MeanColumns(answer.keys, _bounds(answer), steps * window.step_ms, which, means)
+        return MeanColumns(answer.chosen.keys, _bounds(answer), steps * window.step_ms, which, means)
 
     def _latest(
         self, job_ids: Sequence[JobId], metric: str | None, since_ms: int
     ) -> dict[JobId, LatestColumns]:
         return {
-            JobId(job): LatestColumns(keys, found.at_ms.tolist(), found.values.tolist())
-            for job, keys, found in self._reading.newest(job_ids, metric, _clamped(since_ms))
+            JobId(job): LatestColumns(found.keys, found.at_ms.tolist(), found.values.tolist())
+            for job, found in self._reading.newest(job_ids, metric, _clamped(since_ms))
         }
 
 
@@ -139,19 +142,19 @@ def _clamped(at_ms: int) -> int:
 
 def _bounds(answer: Answer) -> list[int]:
     """Return where the cells of each series begin, and where the last ones end."""
-    return [*np.searchsorted(answer.cells.ids, answer.ids).tolist(), len(answer.cells)]
+    return [*np.searchsorted(answer.cells.ids, answer.chosen.ids).tolist(), len(answer.cells)]
 
 
 def _joined(parts: Sequence[Means], step_ms: int) -> MeanColumns:
     """Return the parts of an answer as one."""
     if not parts:
         return _NONE
-    sizes = np.concatenate([part.flat.sizes for part in parts])
-    bounds = [0, *np.cumsum(sizes).tolist()]
-    keys = [key for part in parts for key in part.keys]
     if len(parts) == 1:
         (part,) = parts
-        return MeanColumns(keys, bounds, part.steps * step_ms, part.flat.which, part.flat.means)
+        bounds = [0, *part.flat.sizes.cumsum().tolist()]
+        return MeanColumns(part.keys, bounds, part.steps * step_ms, part.flat.which, part.flat.means)
+    bounds = [0, *np.concatenate([part.flat.sizes for part in parts]).cumsum().tolist()]
+    keys = [key for part in parts for key in part.keys]
     steps = np.unique(np.concatenate([part.steps for part in parts]))
     which = np.concatenate([np.searchsorted(steps, part.steps)[_which(part)] for part in parts])
     return MeanColumns(

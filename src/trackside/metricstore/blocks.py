@@ -1,7 +1,6 @@
 """Reads blocks of the file; a damaged one is reported and left out."""
 
 import json
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 
 from trackside.metricstore import rawblock, rollup
@@ -11,6 +10,7 @@ from trackside.metricstore.layout import ROW_BITS, block_row, block_span
 from trackside.metricstore.rollup import Rollup
 from trackside.metricstore.samples import Samples
 from trackside.metricstore.sealed import BlockDamaged
+from trackside.metricstore.snapshot import Asks
 
 SPANS_LISTED = 64  # a longer window is first asked which of its spans have blocks at all
 
@@ -26,10 +26,10 @@ SELECT span FROM found WHERE span <= :last
 
 
 class Blocks:
-    """The blocks as one connection sees them."""
+    """The blocks as one snapshot has them."""
 
-    def __init__(self, connection: sqlite3.Connection, damage: Damage) -> None:
-        self._connection = connection
+    def __init__(self, snapshot: Asks, damage: Damage) -> None:
+        self._snapshot = snapshot
         self.damage = damage
 
     def raw(self, groups: Ints, spans: Iterable[int]) -> Iterator[Samples]:
@@ -58,19 +58,19 @@ class Blocks:
 
     def oldest_raw_span(self) -> int | None:
         """Return the first span of which there are raw samples."""
-        (row,) = self._connection.execute("SELECT min(id) FROM raw").fetchone()
+        (row,) = self._snapshot.execute("SELECT min(id) FROM raw").fetchone()
         return None if row is None else block_span(row)
 
     def _spans(self, table: str, first: int, last: int) -> list[int]:
         if last - first < SPANS_LISTED:
             return list(range(first, last + 1))
         asked = {"bits": ROW_BITS, "first": first, "last": last}
-        return [span for (span,) in self._connection.execute(_SPANS.format(table=table), asked)]
+        return [span for (span,) in self._snapshot.execute(_SPANS.format(table=table), asked)]
 
     def stored(self, table: str, rows: Sequence[int]) -> list[tuple[int, bytes]]:
         """Return those of some rows that there are, with what is stored there."""
         statement = f"SELECT id, data FROM {table} WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608
-        return self._connection.execute(statement, (json.dumps(rows),)).fetchall()
+        return self._snapshot.execute(statement, (json.dumps(rows),)).fetchall()
 
     def _rows(self, table: str, groups: Ints, spans: Iterable[int]) -> Iterator[tuple[int, bytes]]:
         numbers = groups.tolist()

@@ -42,10 +42,16 @@ class Decoded:
         """Return what was put, if it was and still holds."""
         with self._lock:
             found = self._entries.get((kind, row))
-            if found is None or found.mark > mark:
+            if found is None or found.mark > mark or self._changing:
                 return None
             self._entries.move_to_end((kind, row))
             return (found.value,)
+
+    def get_if_nothing_changed(self, kind: str, row: int, mark: int) -> tuple[Any] | None:
+        """Return what was put if no block at all has changed since."""
+        with self._lock:
+            found = self._entries.get((kind, row))
+            return (found.value,) if found is not None and found.mark == mark == self.mark() else None
 
     def put(self, kind: str, row: int, value: Any, *, size_bytes: int, mark: int) -> None:
         """Keep what was decoded, unless blocks have changed since the mark was taken."""

@@ -80,8 +80,8 @@ class EmbeddedMetricStore(Answers):
         self._database = Database(path)
         self._head = Head()
         decoded = Decoded()
-        super().__init__(Reading(self._database, self._head, self._damage, decoded))
         self._revisions = Revisions()
+        super().__init__(Reading(self._database, self._head, self._damage, decoded, self._revisions))
         try:
             journal = Journal(path, self._damage)
         except BaseException:

@@ -13,9 +13,10 @@ from trackside.domain.metric import MINUTE_MS
 from trackside.metricstore.columns import Floats, Ints
 from trackside.metricstore.exact import exact
 from trackside.metricstore.head import View
-from trackside.metricstore.layout import GROUP_BITS, GROUP_SIZE, SPAN_MINUTES, SPAN_MS
+from trackside.metricstore.layout import SPAN_MINUTES, SPAN_MS
 from trackside.metricstore.parts import Part, add_steps, apart, parts_of
 from trackside.metricstore.remembered import NEVER_MS, Remembered
+from trackside.metricstore.selection import Place, Selection
 from trackside.metricstore.somerollup import ABSENT, SomeRollup
 from trackside.metricstore.table import Flat, Table, Window
 
@@ -23,19 +24,11 @@ CELLS_MAX = 1 << 22  # of one table, 64 MB; more series are answered some at a t
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
-    """The series of one group among those asked for: a range of their places, and their slots."""
-
-    group: int
-    rows: slice
-    slots: Ints
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class _Span:
     """What there is of one span."""
 
     number: int
+    own: Window  # what of the window lies in it
     blocks: list[tuple[Place, SomeRollup | None]]
     parts: list[Part]
 
@@ -51,13 +44,14 @@ class Source:
     view: View
     floor_ms: int  # of older samples there is only the rollup
 
-    def means(self, ids: Ints, window: Window) -> Iterator[tuple[Ints, Flat]]:
-        """Yield the steps of some of the series (ascending), and their means, until all were told."""
+    def means(self, chosen: Selection, window: Window) -> Iterator[tuple[Selection, Ints, Flat]]:
+        """Yield some of the series, their steps, and their means, until all were told."""
         spans = self._spans(window)
         steps = sum(window.inside(span).steps for span in spans)
         many = max(1, CELLS_MAX // max(1, steps))
-        for first in range(0, len(ids), many):
-            yield self._some(ids[first : first + many], window, spans)
+        for first in range(0, len(chosen), many):
+            some = chosen.some(first, first + many)
+            yield some, *self._some(some, window, spans)
 
     def _spans(self, window: Window) -> list[int]:
         first, last = window.start_ms // SPAN_MS, (window.end_ms - 1) // SPAN_MS
@@ -67,35 +61,36 @@ class Source:
         recent = self.view.spans(max(window.start_ms, self.floor_ms), window.end_ms)
         return sorted({*listed, *recent})
 
-    def _some(self, ids: Ints, window: Window, spans: Sequence[int]) -> tuple[Ints, Flat]:
-        places = places_of(ids)
-        found = [self._span(span, ids, places, window.inside(span)) for span in spans]
+    def _some(self, some: Selection, window: Window, spans: Sequence[int]) -> tuple[Ints, Flat]:
+        found = [self._span(span, some, window.inside(span)) for span in spans]
         found = [span for span in found if span]
-        table = Table(len(ids), window, [span.number for span in found])
-        for span in found:
-            own = window.inside(span.number)
-            if self._adds_up(span, ids, own):
-                count, total = table.of(span.number)
+        table = Table(len(some), [span.own for span in found])
+        for number, span in enumerate(found):
+            own = span.own
+            if self._adds_up(span, len(some)):
+                count, total = table.of(number)
                 for place, rollup in span.blocks:
                     if rollup is not None:
                         _add_block(place, rollup, own, count, total)
                 for part in span.parts:
                     add_steps(part, own.step_ms, own.first_step, count, total)
             else:
-                table.add_cells(ids, exact(self.blocks.blocks, self.view, ids, own, self.floor_ms))
+                cells = exact(self.blocks.blocks, self.view, some.ids, own, self.floor_ms)
+                table.add_cells(some.ids, cells)
         return table.steps, table.flat()
 
-    def _span(self, span: int, ids: Ints, places: Sequence[Place], own: Window) -> _Span:
-        rollups = self.blocks.rollups([place.group for place in places], span)
+    def _span(self, span: int, some: Selection, own: Window) -> _Span:
+        rollups = self.blocks.rollups(some.groups, span)
         start = max(own.start_ms, self.floor_ms)
-        parts = parts_of(self.view, ids, start, own.end_ms) if start < own.end_ms else []
-        return _Span(span, list(zip(places, rollups, strict=True)), parts)
+        parts = parts_of(self.view, some, start, own.end_ms) if start < own.end_ms else []
+        return _Span(span, own, list(zip(some.places, rollups, strict=True)), parts)
 
-    def _adds_up(self, span: _Span, ids: Ints, own: Window) -> bool:
+    def _adds_up(self, span: _Span, series: int) -> bool:
         """Say whether sums of blocks and of memory, added, count every sample of the window once."""
+        own = span.own
         if not (span.parts or own.start_ms % MINUTE_MS or own.end_ms % MINUTE_MS):
             return True
-        ended = self._ended(span, len(ids))
+        ended = self._ended(span, series)
         if ended is None:
             return False
         if own.start_ms % MINUTE_MS and (ended >= own.start_ms // MINUTE_MS * MINUTE_MS).any():
@@ -115,16 +110,6 @@ class Source:
             if rollup is None and (ended[place.rows] != NEVER_MS).any():
                 return None
         return ended
-
-
-def places_of(ids: Ints) -> list[Place]:
-    """Return the groups of series (ascending), and where the series of each stand."""
-    groups = ids >> GROUP_BITS
-    begins = np.flatnonzero(np.diff(groups, prepend=-1)).tolist()
-    return [
-        Place(int(groups[first]), slice(first, last), ids[first:last] & (GROUP_SIZE - 1))
-        for first, last in zip(begins, [*begins[1:], len(ids)], strict=True)
-    ]
 
 
 def _add_block(place: Place, rollup: SomeRollup, own: Window, count: Ints, total: Floats) -> None:

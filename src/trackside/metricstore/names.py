@@ -18,6 +18,7 @@ from trackside.metricstore import sealed
 from trackside.metricstore.columns import Ints
 from trackside.metricstore.damage import Damage
 from trackside.metricstore.layout import GROUP_BITS, GROUP_SIZE, MIXED_GROUPS, SPAN_MS
+from trackside.metricstore.snapshot import Asks
 from trackside.ports import SeriesKey
 
 SERIES_CACHED_MAX = 200_000
@@ -140,9 +141,7 @@ class _Places:
         return group
 
 
-def stored_groups(
-    connection: sqlite3.Connection, job: str, damage: Damage
-) -> Iterator[tuple[int, list[SeriesKey]]]:
+def stored_groups(connection: Asks, job: str, damage: Damage) -> Iterator[tuple[int, list[SeriesKey]]]:
     """Yield the groups of a job, oldest first, and what their series are called."""
     rows = connection.execute(
         "SELECT series_group.id, names FROM job JOIN series_group ON job = job.id WHERE name = ? ORDER BY 1",

@@ -3,42 +3,57 @@
 import numpy as np
 
 from trackside.metricstore.columns import Bools, Floats, Ints
-from trackside.metricstore.head import View
+from trackside.metricstore.head import View, newest_of
 from trackside.metricstore.layout import SPAN_MS
-from trackside.metricstore.means import places_of
 from trackside.metricstore.remembered import Remembered
-from trackside.metricstore.samples import Samples
+from trackside.metricstore.selection import Selection
 from trackside.metricstore.table import AT_MS_MAX
 
 LAST_SPAN = AT_MS_MAX // SPAN_MS
 
 
-def newest(blocks: Remembered, view: View, ids: Ints, since_ms: int) -> Samples:
-    """Return the newest sample, since then, of each of the series (ascending) that has one."""
-    at_ms, values = np.full(len(ids), -1), np.zeros(len(ids))
-    recent = view.newest(ids)
-    known = slice(None) if len(recent) == len(ids) else np.searchsorted(ids, recent.ids)
-    at_ms[known], values[known] = recent.at_ms, recent.values
-    open_from = np.maximum(at_ms, since_ms) // SPAN_MS  # older blocks have nothing newer
-    spans = blocks.blocks.raw_spans(int(open_from.min()), LAST_SPAN) if len(ids) else []
-    for span in sorted(spans, reverse=True):
-        missing = open_from <= span
-        if missing.any():
-            _take_newer(blocks, ids, span, missing, at_ms, values)
-            np.maximum(open_from, at_ms // SPAN_MS, out=open_from)
-    told = at_ms >= since_ms
-    return Samples(ids, at_ms, values) if told.all() else Samples(ids[told], at_ms[told], values[told])
+class Newest:
+    """The newest samples of some series, as far as they are known by now."""
 
+    def __init__(self, chosen: Selection) -> None:
+        self._chosen = chosen
+        self.at_ms = np.full(len(chosen), -1)
+        self.values = np.zeros(len(chosen))
 
-def _take_newer(
-    blocks: Remembered, ids: Ints, span: int, missing: Bools, at_ms: Ints, values: Floats
-) -> None:
-    """Put the newest samples of a span in their places where they are newer than what is there."""
-    places = [place for place in places_of(ids) if missing[place.rows].any()]
-    for place, found in zip(places, blocks.newest([place.group for place in places], span), strict=True):
-        if found is None:
-            continue
-        times, those = found.at_ms[place.slots], found.values[place.slots]
+    def add_memory(self, view: View) -> None:
+        """Learn what memory has."""
+        for rows in view.lanes:
+            if rows.near(self._chosen.ids):
+                places, columns = self._chosen.in_lane(rows.ids)
+                values = rows.table[-1, columns]
+                if len(places):
+                    self._take(places, np.full(len(places), rows.times[-1]), values)
+        if view.runs:
+            found = newest_of(view.runs, self._chosen.ids)
+            self._take(np.searchsorted(self._chosen.ids, found.ids), found.at_ms, found.values)
+
+    def add_blocks(self, blocks: Remembered, since_ms: int) -> None:
+        """Learn what blocks have that are not older than what is known, nor than a time."""
+        open_from = np.maximum(self.at_ms, since_ms) // SPAN_MS
+        for span in sorted(blocks.raw_spans(int(open_from.min()), LAST_SPAN), reverse=True):
+            missing = open_from <= span
+            if missing.any():
+                self._add_span(blocks, span, missing)
+                np.maximum(open_from, self.at_ms // SPAN_MS, out=open_from)
+
+    def _add_span(self, blocks: Remembered, span: int, missing: Bools) -> None:
+        places = [place for place in self._chosen.places if missing[place.rows].any()]
+        for place, found in zip(places, blocks.newest([one.group for one in places], span), strict=True):
+            if found is not None:
+                self._take(place.rows, found.at_ms[place.slots], found.values[place.slots])
+
+    def _take(self, places: Ints | slice, at_ms: Ints, values: Floats) -> None:
+        """Put samples in their places where they are newer than what is there."""
+        known = self.at_ms[places]
         # Two values for one moment: the larger stays, as everywhere.
-        newer = (times > at_ms[place.rows]) | ((times == at_ms[place.rows]) & (those > values[place.rows]))
-        at_ms[place.rows][newer], values[place.rows][newer] = times[newer], those[newer]
+        newer = (at_ms > known) | ((at_ms == known) & (values > self.values[places]))
+        if isinstance(places, slice):
+            self.at_ms[places][newer], self.values[places][newer] = at_ms[newer], values[newer]
+        else:
+            where = places[newer]
+            self.at_ms[where], self.values[where] = at_ms[newer], values[newer]

@@ -5,15 +5,14 @@ from rollups only where the raw samples are gone.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from trackside.domain.metric import MINUTE_MS
 from trackside.metricstore.blocks import Blocks
-from trackside.metricstore.catalog import Catalog, Catalogs
-from trackside.metricstore.columns import Ints
+from trackside.metricstore.catalog import Asked, Catalogs
+from trackside.metricstore.columns import Floats, Ints
 from trackside.metricstore.damage import Damage
 from trackside.metricstore.database import Database
 from trackside.metricstore.decoded import Decoded
@@ -27,29 +26,22 @@ from trackside.metricstore.layout import (
     block_span,
 )
 from trackside.metricstore.means import Source
-from trackside.metricstore.newest import newest
+from trackside.metricstore.newest import Newest
 from trackside.metricstore.remembered import Remembered
+from trackside.metricstore.revisions import Revisions
 from trackside.metricstore.rollup import Rollup
-from trackside.metricstore.samples import Cells, Samples, combined
+from trackside.metricstore.samples import Cells, combined
+from trackside.metricstore.selection import Selection, selection
+from trackside.metricstore.snapshot import Snapshot
 from trackside.metricstore.table import Flat, Window
 from trackside.ports import SeriesKey
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """Which series of a job: of one task or all, of some metrics or all, without those of cards or with."""
-
-    task: str | None = None
-    metrics: Sequence[str] | None = None
-    whole: bool = False
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """The series that were asked for, by number, and what their samples come to."""
+    """The series that were asked for and what their samples come to."""
 
-    ids: Ints
-    keys: list[SeriesKey]
+    chosen: Selection
     cells: Cells
 
 
@@ -57,74 +49,85 @@ class Answer:
 class Means:
     """Some of the series that were asked for, the steps that occur, and the means."""
 
-    keys: list[SeriesKey]
+    keys: Sequence[SeriesKey]
     steps: Ints
     flat: Flat
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Latest:
+    """The newest samples of some series."""
+
+    keys: Sequence[SeriesKey]
+    at_ms: Ints
+    values: Floats
 
 
 class Reading:
     """Answers from one file and what is in memory on top of it."""
 
-    def __init__(self, database: Database, recent: Head, damage: Damage, decoded: Decoded) -> None:
+    def __init__(
+        self, database: Database, recent: Head, damage: Damage, decoded: Decoded, revisions: Revisions
+    ) -> None:
         self._database = database
         self._head = recent
         self._damage = damage
         self._decoded = decoded
-        self._catalogs = Catalogs(damage)
+        self._catalogs = Catalogs(damage, revisions.of)
         self.floor_ms = 0  # of older samples there is only the rollup
 
-    def means(self, job: str, asked: Asked, window: Window) -> Iterator[Means]:
-        """Yield the means of the series of a job, some at a time; steps are of whole minutes."""
-        with self._source(job) as (catalog, source):
-            chosen = _chosen(catalog, asked, window)
-            if catalog is None or not len(chosen):
-                return
-            ids, first = catalog.ids[chosen], 0
-            for steps, flat in source.means(ids, window):
-                last = first + len(flat.sizes)
-                yield Means([catalog.keys[one] for one in chosen[first:last].tolist()], steps, flat)
-                first = last
+    def means(self, job: str, asked: Asked, window: Window) -> list[Means]:
+        """Return the means of the series of a job, in parts if they are many; steps are of whole minutes."""
+        with Snapshot(self._database) as snapshot:
+            source = self._source(snapshot)
+            chosen = self._chosen(snapshot, job, asked, window)
+            if not len(chosen):
+                return []
+            return [Means(some.keys, steps, flat) for some, steps, flat in source.means(chosen, window)]
 
     def cells(self, job: str, asked: Asked, window: Window, *, extremes: bool) -> Answer | None:
         """Return what the samples of a job come to per series and step; None if it has no such series."""
-        with self._source(job) as (catalog, source):
-            chosen = _chosen(catalog, asked, window)
-            if catalog is None or not len(chosen):
+        with Snapshot(self._database) as snapshot:
+            source = self._source(snapshot)
+            chosen = self._chosen(snapshot, job, asked, window)
+            if not len(chosen):
                 return None
-            ids = catalog.ids[chosen]
-            keys = [catalog.keys[one] for one in chosen.tolist()]
-            if window.step_ms % MINUTE_MS:
-                blocks = source.blocks.blocks
-                return Answer(
-                    ids, keys, exact(blocks, source.view, ids, window, self.floor_ms, extremes=extremes)
-                )
-            return Answer(ids, keys, self._extremes(source, ids, window))
+            if window.step_ms % MINUTE_MS == 0:
+                return Answer(chosen, self._extremes(source, chosen.ids, window))
+            blocks, ids = source.blocks.blocks, chosen.ids
+            cells = exact(blocks, source.view, ids, window, self.floor_ms, extremes=extremes)
+            return Answer(chosen, cells)
 
-    def newest(
-        self, jobs: Sequence[str], metric: str | None, since_ms: int
-    ) -> Iterator[tuple[str, list[SeriesKey], Samples]]:
+    def newest(self, jobs: Sequence[str], metric: str | None, since_ms: int) -> Iterator[tuple[str, Latest]]:
         """Yield the newest sample, since then, of the series of each job that has any."""
-        view, mark = self._head.view(), self._decoded.mark()
-        with self._database.snapshot() as connection:
-            blocks = Remembered(Blocks(connection, self._damage), self._decoded, mark)
+        asked = Asked(metrics=None if metric is None else (metric,))
+        with Snapshot(self._database) as snapshot:
+            source = self._source(snapshot)
             for job in jobs:
-                catalog = self._catalogs.of(connection, job)
-                if catalog is None:
+                catalog = self._catalogs.of(snapshot, job)
+                chosen = _NONE if catalog is None else catalog.selected(asked)
+                if not len(chosen):
                     continue
-                chosen = catalog.chosen(None, None if metric is None else (metric,))
-                ids = catalog.ids[chosen]
-                found = newest(blocks, view, ids, since_ms)
-                if len(found):
-                    where = chosen if len(found) == len(ids) else chosen[np.searchsorted(ids, found.ids)]
-                    yield job, [catalog.keys[one] for one in where.tolist()], found
+                found = Newest(chosen)
+                found.add_memory(source.view)
+                found.add_blocks(source.blocks, since_ms)
+                told = np.flatnonzero(found.at_ms >= since_ms)
+                if len(told) == len(chosen):
+                    yield job, Latest(chosen.keys, found.at_ms, found.values)
+                elif len(told):
+                    keys = [chosen.keys[one] for one in told.tolist()]
+                    yield job, Latest(keys, found.at_ms[told], found.values[told])
 
-    @contextmanager
-    def _source(self, job: str) -> Iterator[tuple[Catalog | None, Source]]:
-        # Before the snapshot: what leaves memory is in the file by then, and what is remembered is not newer.
+    def _source(self, snapshot: Snapshot) -> Source:
+        # Both before the snapshot: what leaves memory is in the file by then, and what is remembered of
+        # blocks is not newer.
         view, mark = self._head.view(), self._decoded.mark()
-        with self._database.snapshot() as connection:
-            blocks = Remembered(Blocks(connection, self._damage), self._decoded, mark)
-            yield self._catalogs.of(connection, job), Source(blocks, view, self.floor_ms)
+        blocks = Remembered(Blocks(snapshot, self._damage), self._decoded, mark)
+        return Source(blocks, view, self.floor_ms)
+
+    def _chosen(self, snapshot: Snapshot, job: str, asked: Asked, window: Window) -> Selection:
+        catalog = self._catalogs.of(snapshot, job) if window.end_ms > window.start_ms else None
+        return _NONE if catalog is None else catalog.selected(asked)
 
     def _extremes(self, source: Source, ids: Ints, window: Window) -> Cells:
         """Count what there are raw samples of, and take the rest from rollups."""
@@ -168,12 +171,6 @@ class _Steps:
         return known
 
 
-def _chosen(catalog: Catalog | None, asked: Asked, window: Window) -> Ints:
-    if catalog is None or window.end_ms <= window.start_ms:
-        return np.empty(0, np.int64)
-    return catalog.chosen(asked.task, asked.metrics, whole=asked.whole)
-
-
 def _binned(row: int, rollup: Rollup, ids: Ints, steps: _Steps) -> Cells | None:
     """Return the wanted part of a rollup in steps."""
     inside, starts, numbers = steps.of(block_span(row))
@@ -192,3 +189,6 @@ def _binned(row: int, rollup: Rollup, ids: Ints, steps: _Steps) -> Cells | None:
         known = np.full(minutes.shape, np.nan) if column is None else column[rows, inside]
         ends.append(how.reduceat(np.where(minutes == 0, blank, known), starts, axis=1)[where])
     return Cells(own[where[0]], numbers[where[1]], count[where], total[where], *ends)
+
+
+_NONE = selection(np.empty(0, np.int64), [])

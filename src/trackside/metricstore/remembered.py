@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 import numpy as np
 
@@ -15,7 +15,9 @@ from trackside.metricstore.sealed import BlockDamaged
 from trackside.metricstore.somerollup import SomeRollup
 
 ROLLUP, NEWEST = "rollup", "newest"  # kinds of what is remembered
+SPANS = "spans"
 KINDS = (ROLLUP, NEWEST)
+BYTES_PER_SPAN = 40
 NEVER_MS = -1
 
 T = TypeVar("T", SomeRollup, "Newest")
@@ -49,6 +51,16 @@ class Remembered:
     def newest(self, groups: Sequence[int], span: int) -> list[Newest | None]:
         """Return the newest samples in the raw blocks of groups of a span; None where one is damaged."""
         return self._all(_Kind("raw", NEWEST, _newest, _NOTHING), groups, span)
+
+    def raw_spans(self, first: int, last: int) -> list[int]:
+        """Return the spans from one to another, the last included, that may have raw blocks."""
+        known = self._decoded.get_if_nothing_changed(f"{SPANS} to {last}", first, self._mark)
+        if known is not None:
+            return cast(list[int], known[0])
+        spans = self.blocks.raw_spans(first, last)
+        size = len(spans) * BYTES_PER_SPAN
+        self._decoded.put(f"{SPANS} to {last}", first, spans, size_bytes=size, mark=self._mark)
+        return spans
 
     def _all(self, kind: "_Kind[T]", groups: Sequence[int], span: int) -> list[T | None]:
         rows = [block_row(span, group) for group in groups]

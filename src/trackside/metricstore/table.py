@@ -54,26 +54,22 @@ class Flat:
 
 
 class Table:
-    """Counts and sums of some series over the steps of some spans."""
+    """Counts and sums of some series over the steps of some windows, which follow one another."""
 
-    def __init__(self, series: int, window: Window, spans: Sequence[int]) -> None:
-        self._window = window
-        self._column_of: dict[int, int] = {}
+    def __init__(self, series: int, windows: Sequence[Window]) -> None:
+        self._columns: list[slice] = []
         steps: list[int] = []
-        for span in spans:
-            own = window.inside(span)
-            first = own.first_step + 1 if steps and steps[-1] == own.first_step else own.first_step
-            self._column_of[span] = len(steps) - (first - own.first_step)
-            steps.extend(range(first, own.last_step + 1))
+        for own in windows:
+            known = 1 if steps and steps[-1] == own.first_step else 0  # a step of two spans is one column
+            self._columns.append(slice(len(steps) - known, len(steps) - known + own.steps))
+            steps.extend(range(own.first_step + known, own.last_step + 1))
         self.steps = np.array(steps, np.int64)
         self._count = np.zeros((series, len(steps)), np.int64)
         self._total = np.zeros((series, len(steps)))
 
-    def of(self, span: int) -> tuple[Ints, Floats]:
-        """Return the part of the table that a span adds to; its first column is the span's first step."""
-        own = self._window.inside(span)
-        first = self._column_of[span]
-        columns = slice(first, first + own.steps)
+    def of(self, number: int) -> tuple[Ints, Floats]:
+        """Return the part of the table that a window adds to; its first column is the window's first step."""
+        columns = self._columns[number]
         return self._count[:, columns], self._total[:, columns]
 
     def add_cells(self, ids: Ints, cells: Cells) -> None:
@@ -84,8 +80,9 @@ class Table:
 
     def flat(self) -> Flat:
         """Return the means."""
+        if self._count.all():
+            sizes = np.full(len(self._count), self._count.shape[1])
+            return Flat(sizes, None, (self._total / self._count).ravel())
         present = self._count > 0
         sizes = np.count_nonzero(present, axis=1)
-        if sizes.sum() == present.size:
-            return Flat(sizes, None, (self._total / self._count).ravel())
         return Flat(sizes, np.nonzero(present)[1], self._total[present] / self._count[present])

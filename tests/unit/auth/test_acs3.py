@@ -170,3 +170,15 @@ def test_the_clock_may_be_off_by_the_window(off_seconds: int, fine: bool) -> Non
 @pytest.mark.parametrize("date", ["", "yesterday", "2026-13-31T00:00:00Z", "20260131T235959Z"])
 def test_a_date_that_is_none_says_so(date: str) -> None:
     assert "x-acs-date is not a UTC time" in refusal(plain_acs3(x_acs_date=date))
+
+
+@given(st.lists(st.tuples(st.from_regex(r"[A-Za-z0-9_.~-]{1,6}", fullmatch=True), words), min_size=1))
+def test_pairs_that_come_quoted_and_in_any_order_read_as_their_scheme_says(
+    pairs: list[tuple[str, str]],
+) -> None:
+    sent = "&".join(f"{name}={quote(value, safe='~')}" for name, value in pairs)
+    in_order = sorted((name, quote(value, safe="~")) for name, value in pairs)
+    expected = "&".join(f"{name}={value}" for name, value in in_order)
+    assert next(acs3._canonical_queries(sent.encode())) == expected
+    small = re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), sent)
+    assert next(acs3._canonical_queries(small.encode())) == expected

@@ -5,15 +5,14 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import orjson
 
-from trackside.api.digits import Floats, rows_of, words_of
 from trackside.api.operation import Call
 from trackside.api.pai_dlc.checks import SHOWN_CHARACTERS_MAX, window
 from trackside.api.pai_dlc.ids import job_id, pod_id
+from trackside.api.pai_dlc.points import VALUE_DECIMALS, Piece, PointTexts
 from trackside.domain.errors import Invalid
 from trackside.domain.job import Job, task_names
 from trackside.domain.metric import Metric
@@ -25,13 +24,11 @@ MB_BYTES = 1024 * 1024
 STEP_MS_DEFAULT = 5 * 60 * 1000
 STEP_MS_MAX = 24 * HOUR_MS
 POINTS_MAX = 11_000  # of one pod in one answer
-VALUE_DECIMALS = 6
 NAMESPACE = "acs_pai_dlc"
 PERIODS = ("15", "60", "900", "3600")
 
 Unit = Callable[[float, Resources], float]
 Means = Mapping[SeriesKey, Mapping[int, float]]
-Piece = bytes | memoryview
 Point = dict[str, Any]  # as it is written
 
 
@@ -125,20 +122,19 @@ def steps(call: Call, step: int, *, now: int) -> tuple[int, int]:
 def pod_metrics(job: Job, found: MeanColumns, name: str) -> Iterator[Piece]:
     """Yield, as pieces of JSON, every pod with its points in the unit of the metric type.
 
-    Steps without samples are left out. A job of a thousand pods has hundreds of thousands of points, so these
-    are written column by column.
+    Steps without samples are left out.
     """
-    _, divisor = METRIC_TYPES[name]
-    points = _points(found, found.means if divisor == 1 else found.means / divisor)
+    points = PointTexts(found, METRIC_TYPES[name][1])
     place = {key.task: number for number, key in enumerate(found.keys)}
-    between, begin = b"", orjson.dumps(pod_id(job, ""))[:-1]
+    begin = b'{"PodId":' + orjson.dumps(pod_id(job, ""))[:-1]
+    between = b""
     for task in task_names(job.spec):
-        yield b'%b{"PodId":%b%b","Metrics":[' % (between, begin, orjson.dumps(task)[1:-1])
+        yield b'%b%b%b","Metrics":[' % (between, begin, task.encode())
         number = place.get(task)
         if number is not None:
-            yield points(found.bounds[number], found.bounds[number + 1])
-        between = b"]},"
-    yield b"]}" if between else b""
+            yield points.of(number)
+        yield b"]}"
+        between = b","
 
 
 def cms_points(job: Job, found: Means, wanted: CmsMetric, task: str | None) -> list[Point]:
@@ -175,32 +171,6 @@ def dimensions(call: Call) -> dict[str, str]:
             "ask once for every pod"
         )
     return given
-
-
-def _points(found: MeanColumns, values: Floats) -> Callable[[int, int], Piece]:
-    """Return what tells the points from one place to another."""
-    before = words_of([f',{{"Time":{at_ms},"Value":' for at_ms in found.steps_ms.tolist()])
-    words = before.shape[1] if len(before) else 0
-    rows = rows_of(values, before=words, end="}")
-    if rows is None:
-        return partial(_odd_points, found, values)
-    if found.which is None and len(values):
-        rows.reshape(-1, *before.shape[:1], rows.shape[1])[:, :, :words] = before
-    elif len(values):
-        rows[:, :words] = before[found.which]
-    text, length = rows.data.cast("B"), rows.shape[1] * rows.itemsize
-    return lambda first, last: text[first * length + 1 : last * length]  # without the first comma
-
-
-def _odd_points(found: MeanColumns, values: Floats, first: int, last: int) -> bytes:
-    """Return points one by one: numbers that are not written in columns. What is not finite is left out."""
-    steps = found.steps_ms if found.which is None else found.steps_ms[found.which[first:last]]
-    told = [
-        {"Time": at_ms, "Value": round(value, VALUE_DECIMALS)}
-        for at_ms, value in zip(steps.tolist(), values[first:last].tolist(), strict=True)
-        if math.isfinite(value)
-    ]
-    return orjson.dumps(told)[1:-1]
 
 
 def _tasks(job: Job) -> Iterator[tuple[str, Resources]]:
