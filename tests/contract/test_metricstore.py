@@ -302,7 +302,11 @@ def test_order_repetition_and_lateness_change_nothing(
     with STORES[kind](tmp_path_factory.mktemp("store")) as store:
         for batch in batches:
             store.append(batch)
-        found = all_means(store, step_ms=step_ms)
+        check_means(all_means(store, step_ms=step_ms), samples, step_ms)
+
+
+def check_means(found: dict[SeriesKey, dict[int, float]], samples: Sequence[Sample], step_ms: int) -> None:
+    """Check that an answer is the means of the samples, as if they had come once and in order."""
     expected: dict[SeriesKey, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for one in sorted(samples, key=lambda s: s.at_ms):
         expected[SeriesKey(one.task, one.metric, one.card)][one.at_ms // step_ms * step_ms].append(one.value)

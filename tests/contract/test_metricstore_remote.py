@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.contract import test_metricstore as suite
 from tests.servers.prometheus import PrometheusServer
@@ -109,6 +111,51 @@ globals().update(_suite())
 
 def test_the_suite_is_here() -> None:
     assert len(_suite()) >= 10
+
+
+STEPS = st.sampled_from([1_000, 7_001, 60_000, suite.DAY_MS])
+MANY = settings(deadline=None, max_examples=50, suppress_health_check=list(HealthCheck))
+FEW = settings(MANY, max_examples=15)
+
+
+@MANY
+@given(delivery=suite.deliveries(), step_ms=STEPS)
+def test_order_repetition_and_lateness_change_nothing(
+    remote: PrometheusMetricStore, delivery: tuple[list[Sample], list[list[Sample]]], step_ms: int
+) -> None:
+    samples, batches = delivery
+    own = OwnJobs(remote)  # other names for each example: a server keeps what it was told
+    for batch in batches:
+        own.append(batch)
+    suite.check_means(suite.all_means(own, step_ms=step_ms), samples, step_ms)
+
+
+@FEW
+@given(every=st.lists(st.tuples(suite.deliveries(), STEPS), min_size=4, max_size=4))
+def test_order_repetition_and_lateness_change_nothing_over_there(
+    server: Server,
+    remote: PrometheusMetricStore,
+    reading: PrometheusMetricStore,
+    every: list[tuple[tuple[list[Sample], list[list[Sample]]], int]],
+) -> None:
+    stores = [OwnJobs(remote) for _ in every]
+    for own, ((_, batches), _) in zip(stores, every, strict=True):
+        for batch in batches:
+            own.append(batch)
+        own.inner = reading
+    settle(server, remote)
+    for own, ((samples, _), step_ms) in zip(stores, every, strict=True):
+        series = len({(one.task, one.metric, one.card) for one in samples})
+        eventually(lambda own=own, series=series: len(suite.all_means(own)) == series, "series are missing")
+        suite.check_means(suite.all_means(own, step_ms=step_ms), samples, step_ms)
+
+
+@pytest.fixture
+def reading(server: Server, tmp_path: Path) -> Iterator[PrometheusMetricStore]:
+    """A store that remembers nothing: all it answers comes from the server."""
+    made = only_remote(server, tmp_path)
+    yield made
+    made.close()
 
 
 @pytest.fixture

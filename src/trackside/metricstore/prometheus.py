@@ -31,6 +31,7 @@ SHIP_SECONDS_MAX = 30.0
 ANSWER_SECONDS_MAX = 10.0
 VISIBLE_SECONDS = 30.0  # after this an accepted sample can be read: VictoriaMetrics indexes new series in ten
 HIDDEN_JOBS_MAX = 100_000
+FIRST_MS = 86_400_000  # VictoriaMetrics finds nothing at all in a window that begins with the epoch
 JOBS_PER_QUERY_MAX = 100
 
 
@@ -119,7 +120,7 @@ class PrometheusMetricStore:
         """
         if step_ms <= 0:
             raise Invalid(f"a step must be positive, not {step_ms} ms")
-        start, end, step = _clamped(start_ms), _clamped(end_ms), min(step_ms, FAR_MS)
+        start, end, step = max(_clamped(start_ms), FIRST_MS), _clamped(end_ms), min(step_ms, FAR_MS)
         if start >= end:
             return {}
         # Held ones first: what is let go meanwhile can be read remotely by then.
