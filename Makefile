@@ -4,9 +4,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 DEMO   := $(VENV)/.demo-installed
 DEV    := $(VENV)/.dev-installed
+TORCH  := $(VENV)/.torch-installed
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo serve test check fmt bench soak
+.PHONY: help demo serve test check fmt bench soak torch
 
 help:
 	@echo "make demo    start a server and train a small two-worker job on it"
@@ -14,6 +15,7 @@ help:
 	@echo "make test    run every test (as root it installs the servers they need)"
 	@echo "make check   ruff and mypy --strict"
 	@echo "make bench   measure the hot paths against their bare limits and their peers"
+	@echo "make torch   install PyTorch, which one test and one comparison use"
 	@echo "make soak    the long form of the crash tests and attacks"
 
 $(BIN)/python:
@@ -30,6 +32,13 @@ $(DEV): pyproject.toml | $(BIN)/python
 	@echo "Installing Trackside and its tools into $(VENV) (about a minute the first time)"
 	$(PIP) --editable . --group demo --group dev
 	@touch $@ $(DEMO)
+
+$(TORCH): pyproject.toml | $(DEV)
+	@echo "Installing PyTorch into $(VENV)"
+	$(PIP) --group torch
+	@touch $@
+
+torch: $(TORCH)
 
 demo: $(DEMO)
 	$(BIN)/trackside demo

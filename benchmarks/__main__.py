@@ -5,11 +5,12 @@ The machines are shared and noisy: absolute times mean little, the ratios of one
 
 import sys
 
-from benchmarks import agent_cost, collect, endpoints, metricstore, runners, scheduling, statistics
+from benchmarks import agent_cost, collect, endpoints, metricstore, restart, runners, scheduling, statistics
 
 ALL = {
     "endpoints": endpoints.run,
     "runners": runners.run,
+    "restart": restart.run,
     "agent": agent_cost.run,
     "collect": collect.run,
     "metricstore": metricstore.run,

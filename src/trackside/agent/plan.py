@@ -16,6 +16,7 @@ from trackside.domain.resources import Capacity
 
 SHELL = "/bin/sh"
 PYTHON = "python"  # found on the task's own PATH
+MAKE_TRIES_MAX = 20
 TMP_PREFIX = "trackside-"
 
 
@@ -110,7 +111,17 @@ def direct(launch: Launch, task_dir: Path) -> Staged | None:
 
 
 def _make_below(root: Path, *names: str) -> str:
-    """Make a directory below the root, from the top: most of a job's are there already or none is."""
+    """Make a directory below the root, from the top: most of a job's are there already or none is.
+
+    An earlier attempt's last directory may be removed at the same time, and the job's own with it: again then.
+    """
+    for _ in range(MAKE_TRIES_MAX):
+        with contextlib.suppress(FileNotFoundError):
+            return _make_once(root, *names)
+    return _make_once(root, *names)
+
+
+def _make_once(root: Path, *names: str) -> str:
     path = str(root)
     os.makedirs(path, mode=0o700, exist_ok=True)
     for name in names:
