@@ -23,6 +23,7 @@ from trackside.metricstore.first_format import move_aside, samples_of
 from trackside.metricstore.head import EVER_MS, Head
 from trackside.metricstore.journal import Journal
 from trackside.metricstore.layout import SPAN_MS
+from trackside.metricstore.readahead import read_ahead
 from trackside.metricstore.reading import Reading
 from trackside.metricstore.retention import Retention
 from trackside.metricstore.revisions import Revisions
@@ -79,7 +80,7 @@ class EmbeddedMetricStore(Answers):
         self._damage = Damage()
         self._database = Database(path)
         self._head = Head()
-        decoded = Decoded()
+        self._decoded = decoded = Decoded()
         self._revisions = Revisions()
         super().__init__(Reading(self._database, self._head, self._damage, decoded, self._revisions))
         try:
@@ -177,13 +178,16 @@ class EmbeddedMetricStore(Answers):
             self._reading.floor_ms = self._writing.floor_ms = self._floor_ms
 
     def _keep_house(self) -> None:
+        moved = 1  # what was there before counts as new
         while not self._house.ending:
-            self._house.wake.wait(MAINTENANCE_SECONDS)
-            self._house.wake.clear()
-            if self._house.ending:
-                return
             try:
-                self.compact(everything=len(self._head) > HEAD_SAMPLES_MAX)
+                if moved:
+                    read_ahead(self._database, self._decoded, lambda: self._house.ending)
+                self._house.wake.wait(MAINTENANCE_SECONDS)
+                self._house.wake.clear()
+                if self._house.ending:
+                    return
+                moved = self.compact(everything=len(self._head) > HEAD_SAMPLES_MAX)
                 if self._expired_span != self._now_ms() // SPAN_MS:
                     self.expire()
             except Exception:

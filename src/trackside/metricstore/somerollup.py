@@ -60,13 +60,17 @@ class SomeRollup:
         if found is None:
             if len(places) * 2 < len(self.slots):
                 return _stepped(self.count[places], self.total(places), minutes)
-            self._decode(np.arange(len(self.slots)))
+            self.decode_all()
             found = _stepped(self.count, self._total, minutes)
             if len(self._steps) < STEPS_KEPT_MAX:
                 self._steps[minutes] = found
         if len(places) == len(self.slots):  # slots ascend, and so do places
             return found
         return found[0][places], found[1][places]
+
+    def decode_all(self) -> None:
+        """Decode what is not decoded yet, so that nobody waits for it later."""
+        self._decode(np.arange(len(self.slots)))
 
     def _decode(self, places: Ints) -> None:
         if self._known[places].all():

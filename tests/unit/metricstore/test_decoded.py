@@ -1,6 +1,15 @@
 """What was decoded is remembered as long as its block stays as it is, and never longer."""
 
+from pathlib import Path
+
+from trackside.domain.job import JobId
+from trackside.domain.metric import Sample
 from trackside.metricstore.decoded import ENTRY_OVERHEAD_BYTES, NO_MARK, Decoded
+from trackside.metricstore.embedded import EmbeddedMetricStore
+from trackside.metricstore.layout import SPAN_MS
+from trackside.metricstore.readahead import ROWS_AT_ONCE, read_ahead
+from trackside.metricstore.remembered import ROLLUP
+from trackside.metricstore.somerollup import SomeRollup
 
 
 def put(decoded: Decoded, row: int, value: object, *, size_bytes: int = 0, mark: int | None = None) -> None:
@@ -66,3 +75,32 @@ def test_there_is_a_bound_and_the_least_recently_used_goes_first() -> None:
     put(decoded, 0, "again", size_bytes=100)
     assert len(decoded) == 3
     assert decoded.size_bytes == 3 * (100 + ENTRY_OVERHEAD_BYTES)
+
+
+def test_rollups_are_read_ahead_the_newest_first_as_far_as_there_is_room(tmp_path: Path) -> None:
+    spans = 6
+    store = EmbeddedMetricStore(tmp_path / "metrics.db", background=False)
+    store.append([Sample(JobId("job"), "worker-0", "loss", span * SPAN_MS, 1.0) for span in range(spans)])
+    store.compact(everything=True)
+    database, decoded = store._database, Decoded()
+    one = SomeRollup(*database.writer.execute("SELECT id, data FROM rollup").fetchone()).size_bytes
+    assert read_ahead(database, decoded, lambda: True) == 0
+    assert read_ahead(database, decoded, lambda: False, bytes_max=one) == ROWS_AT_ONCE
+    rows = [row for (row,) in database.writer.execute("SELECT id FROM rollup ORDER BY id")]
+    known = [row for row in rows if decoded.get(ROLLUP, row, decoded.mark())]
+    assert known == rows[-ROWS_AT_ONCE:]
+    assert read_ahead(database, decoded, lambda: False) == spans
+    assert all(decoded.get(ROLLUP, row, decoded.mark()) for row in rows)
+    store.close()
+
+
+def test_a_damaged_rollup_is_passed_over(tmp_path: Path) -> None:
+    store = EmbeddedMetricStore(tmp_path / "metrics.db", background=False)
+    store.append([Sample(JobId("job"), "worker-0", "loss", span * SPAN_MS, 1.0) for span in range(2)])
+    store.compact(everything=True)
+    with store._database.transaction() as writer:
+        writer.execute("UPDATE rollup SET data = x'00' WHERE id = (SELECT min(id) FROM rollup)")
+    decoded = Decoded()
+    assert read_ahead(store._database, decoded, lambda: False) == 1
+    assert store.damaged == 0, "who asks for it reports it"
+    store.close()
