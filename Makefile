@@ -63,4 +63,4 @@ bench: $(DEV)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 soak: $(DEV)
-	TRACKSIDE_SOAK=1 $(BIN)/python -m pytest tests/e2e/test_crashes.py tests/e2e/test_bad_input.py tests/contract/test_metricstore.py $(ARGS)
+	TRACKSIDE_SOAK=1 $(BIN)/python -m pytest tests/e2e/test_crashes.py tests/e2e/test_campaign.py tests/e2e/test_bad_input.py tests/contract/test_metricstore.py $(ARGS)
