@@ -30,8 +30,8 @@ from huaweicloudsdkmodelarts.v1 import (
 from tests.e2e.conftest import LiveServer
 from tests.e2e.processes import processes_of
 from tests.e2e.sdk import OVER, client_of, details, eventually
-from tests.e2e.test_crashes import agent_pids
 from trackside.agent.cgroup import detect
+from trackside.agent.control import agent_pid
 from trackside.domain import job as domain
 from trackside.domain import recovery
 from trackside.domain.chaos import FAULTS
@@ -135,8 +135,8 @@ class Campaign:
             self.server.kill()
             self.server.start()
         elif step.what == "agent":
-            for pid in agent_pids(self.server):
-                os.kill(pid, signal.SIGKILL)
+            agent = eventually(lambda: agent_pid(self.server.data_dir), "there is no agent")
+            os.kill(agent, signal.SIGKILL)
         else:
             self._inject(step)
         time.sleep(step.pause)
