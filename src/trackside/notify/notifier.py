@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from trackside.domain.event import Event, Level
@@ -72,10 +73,10 @@ class Notifier:
                 except Exception:
                     log.exception("looking for notifications failed; trying again")
                     wait_seconds = RETRY_SECONDS
-                try:
-                    await asyncio.wait_for(self._wake.wait(), wait_seconds)
-                except TimeoutError:
-                    continue
+                # Not wait_for: in Python 3.11 it forgets a cancellation that comes with the wake.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait_seconds):
+                        await self._wake.wait()
         finally:
             for task in self._busy.values():
                 task.cancel()

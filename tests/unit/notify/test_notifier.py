@@ -105,10 +105,10 @@ async def test_turns_arrive_in_order_and_nothing_is_left(stores: Stores) -> None
             for kind in (EventKind.STARTED, EventKind.HANGED, EventKind.FAILED):
                 await turn(stores, job, kind)
             got = [(await heard(receiver)).content for _ in range(3)]
+            await eventually(lambda: notifier.sent == 3)
             await all_done(stores)
     assert [one["event"] for one in got] == ["JobStarted", "JobHanged", "JobFailed"]
     assert {one["job"]["id"] for one in got} == {job.id}
-    assert notifier.sent == 3
     assert await told(stores, job) == []
 
 
@@ -155,7 +155,7 @@ async def test_giving_up_is_told_without_the_address(
         topic = make_topic(receiver.url, format=Format.WECOM)
         async with running(stores, topic) as notifier:
             await turn(stores, job, EventKind.FAILED, Phase.FAILED)
-            await all_done(stores)
+            await eventually(lambda: notifier.given_up)
             assert receiver.got.qsize() == 5
             assert (notifier.sent, notifier.given_up) == (0, 1)
     (event,) = await told(stores, job)
@@ -199,8 +199,7 @@ async def test_one_that_is_down_is_asked_once_for_all_that_waits(stores: Stores)
         await turn(stores, job, EventKind.RESTARTED)
     with Receiver(choose=lambda _: Reply(raw=b"")) as receiver:
         async with running(stores, make_topic(receiver.url), backoff=(0.05,)) as notifier:
-            await all_done(stores)
-            assert notifier.given_up == 20
+            await eventually(lambda: notifier.given_up == 20)
             assert receiver.got.qsize() == 2
     assert len(await told(stores, job)) == 20
 
