@@ -89,7 +89,8 @@ async def eventually(look: Callable[[], object]) -> None:
 async def all_done(stores: Stores) -> None:
     """Wait until nothing is left to send."""
     async with asyncio.timeout(WAIT_SECONDS):
-        while await stores.outbox.next_due_ms(without=()) is not None or await stores.outbox.fresh(limit=1):
+        # In this order: what is not fresh any more is addressed, and then it waits until it is done.
+        while await stores.outbox.fresh(limit=1) or await stores.outbox.next_due_ms(without=()) is not None:
             await asyncio.sleep(0.01)
 
 
