@@ -17,7 +17,7 @@ ALL = {
     "scheduling": scheduling.run,
     "statistics": statistics.run,
 }
-PARTS = {"ingest": metricstore.ingest}  # of the others; run only when asked for
+PARTS = {"ingest": metricstore.ingest, "queries": metricstore.queries}  # of the others; run only when asked for
 
 
 def main() -> None:

@@ -52,6 +52,15 @@ def _stores() -> dict[str, Figures]:
     return {OURS: Figures()} | {name: Figures() for name in COMMANDS if have(name)}
 
 
+def queries() -> None:
+    """Measure questions and bytes only."""
+    found = _stores()
+    end_ms = time.time_ns() // 1_000_000 // HOUR_MS * HOUR_MS
+    _many_jobs(found, end_ms)
+    _one_large_job(found, end_ms)
+    _print(found)
+
+
 def ingest(found: dict[str, Figures] | None = None) -> None:
     """Measure what it costs every server to take samples over HTTP; alone it prints the figures."""
     alone = found is None

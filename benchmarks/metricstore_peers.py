@@ -80,6 +80,7 @@ class Peer:
                 self._call("POST", "/api/v1/write", snappy.compress_raw(body), REMOTE_WRITE)
         if self.name == "victoria-metrics":
             self._call("GET", "/internal/force_flush")
+        self._connection.close()  # a server closes one that is idle while the others are fed
         return self.cpu_seconds() - before
 
     def query(self, question: Question) -> bytes:
