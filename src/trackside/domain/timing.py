@@ -1,25 +1,26 @@
 """Knows how long jobs and attempts have run."""
 
-from trackside.domain.job import Job, Record
+from trackside.domain.attempts import SINGLE
+from trackside.domain.job import Job, Record, Task
 
 
-def first_start(job: Job, record: Record) -> int | None:
-    """Return when the first task of an attempt started; None if none did."""
-    starts = [
-        task.started_at_ms
-        for task in (*job.past_tasks, *job.tasks)
-        if task.started_at_ms is not None
-        and task.started_at_ms >= record.queued_at_ms
-        and (record.ended_at_ms is None or task.started_at_ms <= record.ended_at_ms)
-    ]
-    return min(starts, default=record.running_at_ms)
+def first_starts(job: Job) -> dict[int, int]:
+    """Return when the first task of each attempt started, by the attempt's number; none if none did."""
+    found: dict[int, int] = {}
+    for task in (*job.past_tasks, *job.tasks):
+        if task.started_at_ms is not None:
+            found[task.record] = min(task.started_at_ms, found.get(task.record, task.started_at_ms))
+    running = {record.number: record.running_at_ms for record in job.records if record.running_at_ms}
+    return running | found
 
 
 def running_time(job: Job) -> tuple[int, int | None]:
     """Return how long the attempts that are over ran, and since when the present one runs, if it does."""
-    done = sum(_over_ms(job, record) for record in job.records if record.ended_at_ms is not None)
+    starts = first_starts(job)
+    over = [record for record in job.records if record.ended_at_ms is not None]
+    done = sum(attempt_ms(record, starts.get(record.number)) for record in over)
     open_record = next((record for record in job.records[-1:] if record.ended_at_ms is None), None)
-    return done, first_start(job, open_record) if open_record else None
+    return done, starts.get(open_record.number) if open_record else None
 
 
 def running_ms(job: Job, *, now_ms: int) -> int:
@@ -28,10 +29,19 @@ def running_ms(job: Job, *, now_ms: int) -> int:
     return done if since is None else done + max(0, now_ms - since)
 
 
-def _over_ms(job: Job, record: Record) -> int:
+def attempt_ms(record: Record, started_at_ms: int | None) -> int:
     """Return how long an attempt ran that is over: by the node's monotonic clock, if one start was all."""
-    if record.duration_ms is not None and not record.recoveries:
+    one_start = not any(one.level in SINGLE for one in record.recoveries)
+    if record.duration_ms is not None and one_start:
         return record.duration_ms
-    started, ended = first_start(job, record), record.ended_at_ms
-    spanned = 0 if started is None or ended is None else max(0, ended - started)
+    ended = record.ended_at_ms
+    spanned = 0 if started_at_ms is None or ended is None else max(0, ended - started_at_ms)
     return max(spanned, record.duration_ms or 0)
+
+
+def task_ms(task: Task, *, now_ms: int | None = None) -> int:
+    """Return how long one start of a task ran, or has run by now; 0 if it never did."""
+    if task.duration_ms is not None:
+        return max(0, task.duration_ms)
+    until = task.ended_at_ms if task.ended_at_ms is not None else now_ms
+    return 0 if task.started_at_ms is None or until is None else max(0, until - task.started_at_ms)

@@ -4,7 +4,7 @@ from tests.unit.domain.builders import a_job, after, ended, placed, running, sta
 from trackside.domain.fault import RecoverLevel, Recovery, Scenario
 from trackside.domain.job import Record
 from trackside.domain.reason import Reason, ReasonCode
-from trackside.domain.timing import first_start, running_ms, running_time
+from trackside.domain.timing import first_starts, running_ms, running_time
 
 REASON = Reason(text="x", code=ReasonCode.EXIT_CODE)
 RESTART = Recovery(
@@ -43,4 +43,4 @@ def test_attempts_add_up() -> None:
     job = after(running(1), ended("worker-0", at_ms=8_000, duration_ms=5_000))
     later = Record(number=2, queued_at_ms=8_500)
     assert running_ms(replace(job, records=(*job.records, later)), now_ms=99_000) == 5_000
-    assert first_start(job, later) is None
+    assert first_starts(job) == {1: 3_000}

@@ -2,8 +2,9 @@
 
 from trackside.api.modelarts_v2 import render
 from trackside.api.modelarts_v2.checks import one_of, parse_time_ms, query_int, time_text
+from trackside.api.modelarts_v2.records import stage_records
 from trackside.api.modelarts_v2.sizes import FLAVOR_TYPE_OF, flavor_answer
-from trackside.api.modelarts_v2.status import stage_records, task_places
+from trackside.api.modelarts_v2.status import task_places
 from trackside.api.modelarts_v2.wire_request import OFFSET_MAX, ORDERS, ReportBody
 from trackside.api.modelarts_v2.wire_response import (
     EngineAnswer,
@@ -112,7 +113,7 @@ async def list_tasks(call: Call) -> list[TaskPlace]:
     """Return where the tasks of a job ran, attempt by attempt."""
     job = call.services.jobs.show(call.caller, call.path["training_job_id"])
     given = query_int(call, "schedule_count", 0, least=0, most=OFFSET_MAX)
-    return task_places((*job.past_tasks, *job.tasks), schedule_count=given or None)
+    return task_places(job, schedule_count=given or None)
 
 
 async def list_flavors(call: Call) -> FlavorList:

@@ -55,15 +55,30 @@ class TaskStatus(Wire):
     message: str | None = None
 
 
+class RecoverRecord(Wire, kw_only=True):
+    """One try to bring an attempt back; seconds. There is no recover_end_at while it goes on."""
+
+    recover_start_at: int  # when it went wrong
+    recover_end_at: int | None = None
+    recover: str
+    fault_scenario: str
+    reason: str
+    related_task: str | None = None
+    recover_result: str
+
+
 class RunningRecord(Wire, kw_only=True):
     """One attempt; seconds. There is no end_at while it runs."""
 
     start_at: int
     end_at: int | None = None
+    xpu_start_at: int | None = None  # when the first task with cards began
     start_type: str
     end_reason: str | None = None
     end_related_task: str | None = None
     end_recover: str | None = None
+    end_recover_before_downgrade: str | None = None
+    recover_records: list[RecoverRecord] | None = None
 
 
 class TaskPlace(Wire, kw_only=True):

@@ -5,18 +5,31 @@ from trackside.api.pai_dlc.ids import pod_id, pod_uid
 from trackside.api.pai_dlc.phases import pod_status
 from trackside.api.pai_dlc.sizes import RESOURCE_TYPE
 from trackside.api.pai_dlc.wire_job import Pod, PodIp, ReplicaStatus
+from trackside.domain.attempts import starts
 from trackside.domain.job import Job, Task, TaskState
 from trackside.domain.phase import Phase
+from trackside.domain.reason import ReasonCode
+from trackside.domain.timing import task_ms
 
 INTERFACE = "eth0"
+NORMAL, EVICTED = "Normal", "Evicted"
 
 
 def pods(job: Job, types: dict[str, str], *, now_ms: int) -> list[Pod]:
-    """Return the pods of a job with their earlier starts; a queued job has none yet."""
+    """Return the pods of a job, each with its earlier starts, the oldest first.
+
+    A job that never got a place has none; one that waits for its next place has those it had last.
+    """
+    by_task: dict[str, list[Pod]] = {}
+    placed_ms = {record.number: record.placed_at_ms for record in job.records}
+    for start in sorted(starts(job), key=lambda one: one.task.rank):  # those of one task stay in order
+        # The first start of an attempt is ordered with it, a later one when the one before it has ended.
+        former = start.former
+        created_ms = placed_ms.get(start.task.record) if former is None else former.ended_at_ms
+        by_task.setdefault(start.task.name, []).append(_pod(job, start.task, types, created_ms, now_ms))
     answer = []
-    for task in job.tasks:
-        pod = _pod(job, task, types, now_ms)
-        earlier = [_pod(job, one, types, now_ms) for one in job.past_tasks if one.name == task.name]
+    for earlier in by_task.values():
+        pod = earlier.pop()
         pod.history_pods = earlier or None
         answer.append(pod)
     return answer
@@ -39,42 +52,27 @@ def replica_statuses(job: Job, types: dict[str, str]) -> list[ReplicaStatus]:
     return answer
 
 
-def _pod(job: Job, task: Task, types: dict[str, str], now_ms: int) -> Pod:
+def _pod(job: Job, task: Task, types: dict[str, str], created_ms: int | None, now_ms: int) -> Pod:
+    placed = task.state is not TaskState.WAITING
     return Pod(
         pod_id=pod_id(job, task.name),
         pod_uid=pod_uid(job, task),
         type=types.get(task.role, task.role),
         status=pod_status(task, job.phase),
-        sub_status="Normal",
+        sub_status=EVICTED if task.reason and task.reason.code is ReasonCode.PREEMPTED else NORMAL,
         resource_type=RESOURCE_TYPE,
-        gmt_create_time=maybe_time(_created_ms(job, task)),
+        gmt_create_time=maybe_time(created_ms),
         gmt_start_time=maybe_time(task.started_at_ms),
         gmt_finish_time=maybe_time(task.ended_at_ms),
         duration=_seconds(task, now_ms),
         ip=task.ip,
         pod_ip=task.ip,
         pod_ips=[PodIp(interface_name=INTERFACE, ip=task.ip)] if task.ip else None,
-        node_name=task.node_id,
+        node_name=task.node_id if placed else None,
     )
-
-
-def _created_ms(job: Job, task: Task) -> int | None:
-    """Return when this start of a task was ordered: with its attempt, or when the former start ended."""
-    former = [one for one in job.past_tasks if one.name == task.name and one.attempt == task.attempt - 1]
-    placed = [record.placed_at_ms for record in job.records if record.placed_at_ms is not None]
-    if former and former[0].ended_at_ms is not None:
-        later = [at_ms for at_ms in placed if at_ms >= former[0].ended_at_ms]
-        return later[0] if later else former[0].ended_at_ms
-    return placed[0] if placed else None
 
 
 def _seconds(task: Task, now_ms: int) -> float | None:
     if task.started_at_ms is None:
         return None
-    if task.state is TaskState.ENDED:
-        spent = task.duration_ms
-        if spent is None:
-            spent = (task.ended_at_ms or task.started_at_ms) - task.started_at_ms
-    else:
-        spent = now_ms - task.started_at_ms
-    return round(max(0, spent) / 1000, 3)
+    return round(task_ms(task, now_ms=now_ms) / 1000, 3)

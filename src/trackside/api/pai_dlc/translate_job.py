@@ -5,10 +5,11 @@ from typing import Any
 
 from trackside.api.pai_dlc import declared
 from trackside.api.pai_dlc.checks import maybe_time, time_text
-from trackside.api.pai_dlc.history import restart_records, restart_times, status_history
+from trackside.api.pai_dlc.history import status_history
 from trackside.api.pai_dlc.ids import job_id
 from trackside.api.pai_dlc.phases import CODE_OF_REASON, PLAIN_REASON_OF, STATUS_OF
 from trackside.api.pai_dlc.pods import pods, replica_statuses
+from trackside.api.pai_dlc.restarts import restart_records, restart_times
 from trackside.api.pai_dlc.sizes import RESOURCE_TYPE
 from trackside.api.pai_dlc.wire_create import CreateJobBody
 from trackside.api.pai_dlc.wire_job import JobAnswer, JobItem, UserVpcAnswer
@@ -139,6 +140,6 @@ def _changed_ms(job: Job) -> int:
     """Return the latest moment known of the job."""
     moments = [job.created_at_ms, job.started_at_ms, job.ended_at_ms]
     for record in job.records:
-        moments += [record.queued_at_ms, record.placed_at_ms, record.running_at_ms]
+        moments += [record.queued_at_ms, record.placed_at_ms, record.running_at_ms, record.ended_at_ms]
         moments += [at_ms for one in record.recoveries for at_ms in (one.started_at_ms, one.ended_at_ms)]
     return max(at_ms for at_ms in moments if at_ms is not None)

@@ -60,7 +60,7 @@ class RestartError(Wire):
 
 
 class RestartRecord(Wire):
-    """One restart of a pod in its place."""
+    """One try to restart a pod or the whole job."""
 
     job_restart_count: int
     occur_phase: str
@@ -70,6 +70,7 @@ class RestartRecord(Wire):
     restart_status: str
     detail_error_info_list: list[RestartError]
     restart_duration_in_sec: int | None = None
+    restart_fail_reason: str | None = None
     trigger_id: str = field(default="", name="TriggerID")
 
 

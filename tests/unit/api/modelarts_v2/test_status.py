@@ -2,9 +2,10 @@ import itertools
 from dataclasses import replace
 
 from tests.unit.api.modelarts_v2.samples import body_with, job_of, spec_of
-from trackside.api.modelarts_v2.status import job_status, stage_records, task_places
+from trackside.api.modelarts_v2.records import stage_records
+from trackside.api.modelarts_v2.status import job_status, task_places
 from trackside.api.modelarts_v2.wire_response import RunningRecord, TaskPlace, TaskStatus
-from trackside.domain.job import Job, NodeId, Record, StartType, Task, TaskName, TaskState
+from trackside.domain.job import Job, NodeId, Record, Task, TaskName, TaskState
 from trackside.domain.phase import Phase
 from trackside.domain.reason import Reason, ReasonCode
 from trackside.domain.timing import running_ms
@@ -125,28 +126,25 @@ def test_a_job_that_could_not_start_has_a_record_with_its_reason() -> None:
     assert status.duration == 0
 
 
-def test_a_restarted_job_sums_its_attempts_and_says_how_it_recovered() -> None:
+def test_a_job_that_was_preempted_sums_its_attempts() -> None:
     first = failed()
-    second = Record(
-        number=2, start_type=StartType.RESTARTED, queued_at_ms=T0 + 9500, running_at_ms=T0 + 10_000
-    )
+    second = Record(number=2, queued_at_ms=T0 + 9500, placed_at_ms=T0 + 9600, running_at_ms=T0 + 10_000)
     job = replace(
         first,
         phase=Phase.RUNNING,
         ended_at_ms=None,
         records=(*first.records, second),
         past_tasks=first.tasks,
-        tasks=(task(0, 2, state=TaskState.RUNNING, started_at_ms=T0 + 10_000),),
+        tasks=(task(0, 2, record=2, state=TaskState.RUNNING, started_at_ms=T0 + 10_000),),
     )
     status = job_status(job, now_ms=T0 + 12_000)
     assert status.duration == 7900 + 2000
     assert [(r.start_type, r.end_recover) for r in status.running_records] == [
-        ("init_or_rescheduled", "proc_restart"),
-        ("restarted", None),
+        ("init_or_rescheduled", "job_reschedule"),
+        ("init_or_rescheduled", None),
     ]
-    places = task_places((*job.past_tasks, *job.tasks), schedule_count=2)
-    assert places == [TaskPlace(task="worker-0", schedule_count=2)]
-    assert len(task_places((*job.past_tasks, *job.tasks))) == 3
+    assert task_places(job, schedule_count=2) == [TaskPlace(task="worker-0", schedule_count=2)]
+    assert len(task_places(job)) == 3
 
 
 def test_stages_of_a_queued_a_running_and_an_ended_job() -> None:
