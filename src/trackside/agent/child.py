@@ -16,6 +16,8 @@ from trackside.agent.record import Cover, Plan
 
 OOM_SCORE_RAISE = 200  # when the machine runs out of memory, a task goes before the agent does
 EXIT_CANNOT_START = 127
+SHM = "/dev/shm"  # noqa: S108 - the place itself
+FIRST_LINE_BYTES_MAX = 256  # as much as the kernel reads of it
 
 # Handlers end with exec, but what is ignored stays so: by Python, by the shim, by nohup.
 _MAYBE_IGNORED = (
@@ -25,13 +27,20 @@ _MAYBE_IGNORED = (
 
 _WORDS = {
     errno.ENOENT: "no such file: {path}. Check the command and the job's code directory",
-    errno.EACCES: "no permission to run {path}. Make it readable and executable (chmod a+rx)",
+    errno.EACCES: "no permission to {verb} {path}. Make it readable and executable (chmod a+rx)",
+    errno.ELOOP: "{path}: its symbolic links lead nowhere",
+    errno.ENAMETOOLONG: "{path}: the name is too long",
     errno.ENOEXEC: "{path} is not a program. Give it a first line such as #!/bin/sh",
     errno.ENOTDIR: "{path}: a part of the path is not a directory",
     errno.E2BIG: "the arguments and the environment together are too long for the system",
     errno.ETXTBSY: "{path} is being written to",
     errno.ENOMEM: "the system has no memory left to start {path}",
     errno.EAGAIN: "the system's limit of processes is reached",
+}
+_ENTER_WORDS = {
+    errno.ENOENT: "it does not exist",
+    errno.ENOTDIR: "it is not a directory",
+    errno.EACCES: "the task's user may not (chmod a+x)",
 }
 
 
@@ -60,6 +69,9 @@ def _prepare(plan: Plan, log_fd: int, stderr_fd: int) -> None:
     _raise_oom_score()
     if plan["covers"]:
         cover(plan["covers"])
+    shm_bytes = plan.get("shm_bytes")
+    if shm_bytes is not None:
+        _give_shm(shm_bytes, own_mounts=bool(plan["covers"]))
     null_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     for source, target in ((null_fd, 0), (log_fd, 1), (stderr_fd, 2)):
         os.dup2(source, target)
@@ -93,6 +105,15 @@ def cover(covers: list[Cover]) -> None:
         os.close(fd)
 
 
+def _give_shm(size_bytes: int, *, own_mounts: bool) -> None:
+    """Give the task a /dev/shm of its own, where the system allows: its contents go with the task."""
+    with contextlib.suppress(OSError):  # then it has the machine's
+        if not own_mounts:
+            linux.unshare_mounts()
+        flags = linux.MS_NOSUID | linux.MS_NODEV
+        linux.mount("trackside", SHM, "tmpfs", flags, f"mode=1777,size={size_bytes}")
+
+
 def drop_privileges(uid: int, gid: int) -> None:
     """Become an ordinary user for good: no groups, no capabilities, no way back."""
     os.setgroups([])
@@ -107,21 +128,50 @@ def _execute(plan: Plan) -> NoReturn:
         try:
             os.close(os.open(needed, os.O_RDONLY | os.O_CLOEXEC))
         except OSError as error:
-            raise CannotStart(_words(error.errno or 0, needed)) from error
+            raise CannotStart(_words(error.errno or 0, needed, "read")) from error
     program = plan["argv"][0]
-    why: OSError = FileNotFoundError(errno.ENOENT, "")
+    why = ""
     for path in [program] if "/" in program else _candidates(program, plan["env"]["PATH"]):
         try:
             os.execve(path, plan["argv"], plan["env"])  # noqa: S606  # the user's command is the point
         except (FileNotFoundError, NotADirectoryError):
-            continue
+            if not os.path.exists(path):
+                continue
+            why = missing_interpreter(path)
+            break
         except OSError as error:
-            why, program = error, path
+            why = _words(error.errno or 0, path)
             if error.errno != errno.EACCES:
                 break
         except ValueError as error:
             raise CannotStart(f"the command or its environment cannot be passed on: {error}") from error
-    raise CannotStart(_words(why.errno or 0, program)) from why
+    raise CannotStart(why or _words(errno.ENOENT, program))
+
+
+def missing_interpreter(path: str) -> str:
+    """Say what a file that is there, but that the kernel says is not, lacks: the program that runs it."""
+    name = _interpreter(path)
+    if name is None:
+        return f"{path} needs a loader that this machine does not have: it was built for another system"
+    if name.endswith("\r"):
+        return f"the first line of {path} ends as on Windows. Save it with Unix line ends (dos2unix)"
+    return f"the interpreter {name}, named in the first line of {path}, does not exist"
+
+
+def interpreter_is_missing(path: str) -> bool:
+    """Say whether a file names a program that should run it and is not there."""
+    name = _interpreter(path)
+    return name is not None and not os.path.exists(name)
+
+
+def _interpreter(path: str) -> str | None:
+    try:
+        with open(path, "rb") as file:
+            first = file.read(FIRST_LINE_BYTES_MAX).partition(b"\n")[0]
+    except OSError:
+        return None
+    words = first[2:].strip(b" \t").split(b" ", 1) if first.startswith(b"#!") else []
+    return words[0].decode(errors="replace") or None if words else None
 
 
 def _candidates(program: str, path: str) -> list[str]:
@@ -132,7 +182,8 @@ def _enter(path: str) -> None:
     try:
         os.chdir(path)
     except OSError as error:
-        raise CannotStart(f"the working directory {path} cannot be entered: {error.strerror}") from error
+        why = _ENTER_WORDS.get(error.errno or 0, error.strerror)
+        raise CannotStart(f"the working directory {path} cannot be entered: {why}") from error
 
 
 def join(path: str) -> None:
@@ -160,8 +211,8 @@ def _make_mount_point(source_fd: int, target: str) -> None:
     os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
 
 
-def _words(number: int, path: str) -> str:
-    return _WORDS.get(number, "{path}: " + os.strerror(number)).format(path=path)
+def _words(number: int, path: str, verb: str = "run") -> str:
+    return _WORDS.get(number, "{path}: " + os.strerror(number)).format(path=path, verb=verb)
 
 
 def _tell(error_fd: int, message: str) -> None:

@@ -11,6 +11,8 @@ from concurrent.futures import Executor, Future
 from dataclasses import replace
 
 from trackside.agent import lost, tree
+from trackside.agent.evidence import examine
+from trackside.agent.exit_order import ExitOrder
 from trackside.agent.layout import is_plain
 from trackside.agent.plan import TMP_PREFIX
 from trackside.agent.record import ExitRecord
@@ -32,13 +34,21 @@ _log = logging.getLogger(__name__)
 class Endings:
     """End tasks: by what their shims left, or without it."""
 
-    def __init__(self, tools: Tools, on_end: Callable[[TaskKey], tuple[str, ...]]) -> None:
+    def __init__(
+        self, tools: Tools, exits: ExitOrder, on_end: Callable[[TaskKey], tuple[str, ...]]
+    ) -> None:
         self._tools = tools
+        self._exits = exits
         self._on_end = on_end
 
     def exited(self, task: Task, left: ExitRecord) -> None:
         """Go on with what the shim wrote down."""
-        self._finish(task, exit_end(task, left), exit_totals(left))
+        ended = exit_end(task, left)
+        if ended.cause is EndCause.EXITED:
+            moment = self._exits.moment(task.key, left["ended_boot_ms"])
+            evidence = examine(self._tools, task, ended, left)
+            ended = replace(ended, evidence=evidence, ended_boot_ms=moment)
+        self._finish(task, ended, exit_totals(left))
 
     def lost(self, task: Task) -> None:
         """Clean up after a shim that was killed; the task has ended once nothing of it is left."""
@@ -130,7 +140,11 @@ class Endings:
     def _cleaned(self, task: Task) -> None:
         started = task.files.started()
         rebooted = started is not None and started["boot_id"] != tree.boot_id()
-        self._finish(task, short_end(task, EndCause.SHIM_LOST, _REBOOTED if rebooted else _KILLED), None)
+        ended = short_end(task, EndCause.SHIM_LOST, _REBOOTED if rebooted else _KILLED)
+        if rebooted:  # the boot clock began anew: it says nothing about the order of these ends
+            self._finish(task, replace(ended, ended_boot_ms=None), None)
+        else:
+            self._finish(task, replace(ended, evidence=examine(self._tools, task, ended, None)), None)
 
     def _remove_in_worker(self, task: Task) -> None:
         """Remove a task's directories; its state last, so that an interrupted removal is taken up again."""

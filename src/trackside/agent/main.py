@@ -20,6 +20,7 @@ from trackside.agent.custom import CustomMetrics
 from trackside.agent.deliver import Deliverer
 from trackside.agent.errand_kinds import handlers
 from trackside.agent.errands import Errands
+from trackside.agent.kernel_log import KERNEL_LOG, KernelLog
 from trackside.agent.launcher import Launcher
 from trackside.agent.layout import Layout
 from trackside.agent.loop import Loop
@@ -78,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     cards = partial(card_sources, npu_exporter_url=asked.npu_exporter, dcgm_exporter_url=asked.dcgm_exporter)
     has = capacity.detect(asked.npu_exporter)
-    Agent(layout, NodeId(asked.node), who, tuple(asked.show), has, cards).run()
+    Agent(layout, NodeId(asked.node), who, tuple(asked.show), has, cards, asked.kernel_log).run()
     return 0
 
 
@@ -93,6 +94,7 @@ class Agent:
         extra_paths: tuple[Path, ...],
         has: Capacity,
         cards: Callable[[], Sequence[CardSource]],
+        kernel_log: str = KERNEL_LOG,
     ) -> None:
         self._layout = layout
         self._who = who
@@ -121,6 +123,7 @@ class Agent:
             stage=self._stage,
             outputs=Deliverer(self._uploader, layout),
             meters=self._meter,
+            kernel=KernelLog(kernel_log),
         )
         self._errands = Errands(
             loop=self._loop,
@@ -150,6 +153,7 @@ class Agent:
             signal.signal(number, lambda *_: self._loop.stop())
         _log.info("agent of %s, limits of memory %s", self._layout.data_dir, self._enforced())
         self._launcher.warm_up()
+        self._tools.kernel.look()
         self._tasks.adopt(self._spool.pending_ends())
         self._shipper.start()
         self._listener.start()
@@ -188,6 +192,7 @@ class Agent:
 
     def _tick(self) -> None:
         self._tasks.check_log_disk()
+        self._tools.kernel.look()
         key = self._tasks.any_key
         dropped = self._spool.take_dropped() if key is not None else 0
         if key is not None and dropped:
@@ -215,6 +220,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--npu-exporter", default="", metavar="URL", help="read NPUs from npu-exporter")
     parser.add_argument("--dcgm-exporter", default="", metavar="URL", help="read GPUs from dcgm-exporter too")
+    parser.add_argument(
+        "--kernel-log", default=KERNEL_LOG, metavar="FILE", help="where the kernel tells of kills and cards"
+    )
     parser.add_argument(
         "--show", type=Path, action="append", default=[], help="a path every task must reach; repeatable"
     )

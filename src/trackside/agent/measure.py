@@ -9,6 +9,7 @@ from trackside.agent.loop import Loop
 from trackside.collect.cards import CardSource
 from trackside.collect.probe import ExitTotals, TaskProbe
 from trackside.collect.sensors import Sensors, boot_ms
+from trackside.domain.evidence import DeviceFault
 from trackside.domain.exchange import Measured, Report, TaskKey
 from trackside.domain.metric import Sample
 from trackside.domain.readings import readings_of
@@ -61,6 +62,10 @@ class Meter:
             _log.info("%s cannot be measured: %s", probe.key, error)
         self._custom.add(probe)
         self._schedule()
+
+    def faults(self, key: TaskKey) -> tuple[DeviceFault, ...]:
+        """Return what went wrong with the cards of a task that has just failed."""
+        return self._sensors.faults(key)
 
     def remove(self, key: TaskKey, at_ms: int, totals: ExitTotals | None) -> tuple[Report, ...]:
         """Measure it no longer; return the last of its measurements."""

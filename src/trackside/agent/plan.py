@@ -18,6 +18,7 @@ SHELL = "/bin/sh"
 PYTHON = "python"  # found on the task's own PATH
 MAKE_TRIES_MAX = 20
 TMP_PREFIX = "trackside-"
+SHM_PART = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,8 @@ def make_plan(node: Node, launch: Launch, staged: Staged, dirs: CgroupDirs | Non
         "oom_file": None if dirs is None else cgroup.oom_file(dirs),
         "memory_peak_file": None if dirs is None else cgroup.memory_peak_file(dirs),
         "tmp_dir": tmp_dir,
+        # As much of the task's memory as the kernel gives a machine's own /dev/shm of the machine's.
+        "shm_bytes": launch.resources.memory_bytes // SHM_PART if node.who.drop else None,
     }
 
 

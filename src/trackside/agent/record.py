@@ -9,7 +9,7 @@ import json
 import os
 import struct
 from collections.abc import Mapping
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 RECORD_BYTES = 4096  # one block: overwritten in place it needs no new space
 
@@ -44,6 +44,7 @@ class Plan(TypedDict):
     oom_file: str | None  # has a line "oom_kill N"
     memory_peak_file: str | None
     tmp_dir: str
+    shm_bytes: NotRequired[int | None]  # the size of a /dev/shm of its own; None: it has the machine's
 
 
 class StartedRecord(TypedDict):
@@ -72,6 +73,11 @@ class ExitRecord(TypedDict):
     stop_asked: bool
     oom_kills: int
     memory_peak_bytes: int | None
+    # Since evidence is kept; a shim of an earlier version wrote none of these.
+    oom_kills_before: NotRequired[int | None]  # the counter itself; None: there is none
+    oom_kills_after: NotRequired[int | None]
+    room: NotRequired[dict[str, list[int]]]  # by place: bytes used, free and in all when it ended
+    shm_own: NotRequired[bool]  # its /dev/shm was its own
 
 
 def preallocate(path: str) -> None:

@@ -24,6 +24,7 @@ START_ROUND_SECONDS = 0.05
 DIRECTORY_BYTES_MAX = 4096
 GO = b"go"  # said through the doorbell when the task's files are complete
 MESSAGE_CHARS_MAX = 500  # six bytes each, escaped at worst: it must fit its record
+SHM = "/dev/shm"  # noqa: S108 - the place itself
 
 _WATCHED = {signal.SIGCHLD, signal.SIGTERM}
 
@@ -126,6 +127,8 @@ class _Shim:
         self._started_boot_ms: int | None = None
         self._totals = _Totals()
         self._oom_kills_before = self._oom_kills()
+        self._shm_fd: int | None = None  # of the task's own /dev/shm, which goes with its last process
+        self._room: dict[str, list[int]] = {}
         self._stop_asked = False
         self._kill_at: float | None = None  # CLOCK_BOOTTIME seconds
 
@@ -140,6 +143,7 @@ class _Shim:
             self._leave("not_started" if self._stop_asked else "cannot_start", refused)
             return
         self._wait()
+        self._room = self._look_around()
         self._kill_rest()
         self._leave("exited", "")
 
@@ -165,6 +169,7 @@ class _Shim:
         os.close(read_fd)
         if refused is not None:
             return refused
+        self._hold_shm(pid)
         value: StartedRecord = {
             "pid": pid,
             "start_ticks": tree.start_ticks(pid),
@@ -197,6 +202,17 @@ class _Shim:
             told += piece
         return str(json.loads(told)["message"]) if told else None
 
+    def _hold_shm(self, pid: int) -> None:
+        """Keep the task's own /dev/shm in reach: it can be looked at when nobody uses it any more."""
+        if self._plan.get("shm_bytes") is None:
+            return
+        with contextlib.suppress(OSError):  # it may be over already, or may not be looked into
+            fd = os.open(f"/proc/{pid}/root{SHM}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            if os.fstat(fd).st_dev == os.stat(SHM).st_dev:
+                os.close(fd)
+            else:
+                self._shm_fd = fd
+
     def _settle(self) -> None:
         """Make it durable that this task was begun, before anyone is told that it runs."""
         for path in (f"{self._dir}/{record.SHIM}", self._dir, os.path.dirname(self._dir)):
@@ -211,7 +227,7 @@ class _Shim:
 
     def _wait(self) -> None:
         """Wait for the main process; after a stop, for the whole tree or the end of its grace."""
-        if self._stop_ordered():
+        if self._stop_ordered() and not self._ended_by_itself():
             self._begin_stop()
         while self._reap():
             if self._main_status is not None and not self._stop_asked:
@@ -220,8 +236,13 @@ class _Shim:
             if left is not None and left <= 0:
                 return
             got = signal.sigwaitinfo(_WATCHED) if left is None else signal.sigtimedwait(_WATCHED, left)
-            if got is not None and got.si_signo == signal.SIGTERM:
+            if got is not None and got.si_signo == signal.SIGTERM and not self._ended_by_itself():
                 self._begin_stop()
+
+    def _ended_by_itself(self) -> bool:
+        """Say whether the main process had ended when the order to stop came: then that did not end it."""
+        self._reap()
+        return self._main_status is not None and not self._stop_asked
 
     def _begin_stop(self) -> None:
         """Ask every process to end; another request may shorten the grace but not lengthen it."""
@@ -274,11 +295,30 @@ class _Shim:
 
     # --- leave
 
+    def _look_around(self) -> dict[str, list[int]]:
+        """Return how much room there is where the task may write, if it ended badly."""
+        if self._main_status == 0:
+            return {}
+        places: dict[str, str | int] = {
+            "shm": SHM if self._shm_fd is None else self._shm_fd,
+            "work": self._plan["cwd"],
+            "tmp": self._plan["tmp_dir"],
+            "log": self._plan["log"],
+        }
+        found = {}
+        for name, place in places.items():
+            with contextlib.suppress(OSError):
+                disk = os.statvfs(place)
+                used, free = disk.f_blocks - disk.f_bfree, disk.f_bavail
+                found[name] = [blocks * disk.f_frsize for blocks in (used, free, disk.f_blocks)]
+        return found
+
     def _leave(self, cause: str, message: str) -> None:
         status = self._main_status if cause == "exited" else None
         ended = self._ended_boot_ms or _boot_ms()
         began = self._started_boot_ms
         code = None if status is None else os.waitstatus_to_exitcode(status)
+        before, after = self._oom_kills_before, self._oom_kills()
         value: ExitRecord = {
             "cause": cause,
             "message": message[:MESSAGE_CHARS_MAX],
@@ -292,12 +332,16 @@ class _Shim:
             "read_bytes": self._totals.read_bytes,
             "write_bytes": self._totals.write_bytes,
             "stop_asked": self._stop_asked,
-            "oom_kills": max(0, self._oom_kills() - self._oom_kills_before),
+            "oom_kills": max(0, (after or 0) - (before or 0)),
             "memory_peak_bytes": self._memory_peak(),
+            "oom_kills_before": before,
+            "oom_kills_after": after,
+            "room": self._room,
+            "shm_own": self._shm_fd is not None,
         }
         record.overwrite(f"{self._dir}/{record.EXIT}", value)
 
-    def _oom_kills(self) -> int:
+    def _oom_kills(self) -> int | None:
         return _counter(self._plan["oom_file"], b"oom_kill")
 
     def _memory_peak(self) -> int | None:
@@ -309,16 +353,16 @@ class _Shim:
         return None
 
 
-def _counter(path: str | None, name: bytes) -> int:
-    """Return the number behind `name` in a file of "name number" lines; 0 if it cannot be read."""
+def _counter(path: str | None, name: bytes) -> int | None:
+    """Return the number behind `name` in a file of "name number" lines; None if it cannot be read."""
     if path is None:
-        return 0
+        return None
     with contextlib.suppress(OSError), open(path, "rb") as file:
         for line in file:
             words = line.split()
             if len(words) == 2 and words[0] == name:
                 return int(words[1])
-    return 0
+    return None
 
 
 def _boot_seconds() -> float:

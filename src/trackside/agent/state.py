@@ -104,10 +104,14 @@ class TaskFiles:
                 record.preallocate(self._path(name))
         record.replace(self._path(record.PLAN), msgspec.json.encode(plan))
 
+    def plan(self) -> Plan | None:
+        """Return the plan that was left for the shim."""
+        return cast(Plan | None, self._decode(record.PLAN, dict[str, object]))
+
     def tmp_dir(self) -> str | None:
         """Return the temporary directory that was made for the task."""
-        plan = self._decode(record.PLAN, dict[str, object])
-        return None if plan is None else str(plan["tmp_dir"])
+        plan = self.plan()
+        return None if plan is None else plan["tmp_dir"]
 
     def save_ended(self, ended: Ended) -> None:
         """Remember what is told of the task's end, so that it is never told differently."""

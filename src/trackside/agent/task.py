@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from trackside.agent.cgroup import Cgroups
+from trackside.agent.kernel_log import KernelLog
 from trackside.agent.launcher import Launcher
 from trackside.agent.loop import Loop
 from trackside.agent.plan import Node
@@ -16,6 +17,7 @@ from trackside.agent.stage import Staged
 from trackside.agent.state import TaskFiles
 from trackside.collect.probe import CgroupDirs, ExitTotals, TaskProbe
 from trackside.domain.event import Level
+from trackside.domain.evidence import DeviceFault
 from trackside.domain.exchange import EndCause, Ended, Launch, Noted, Report, Stop, TaskKey
 
 
@@ -38,6 +40,10 @@ class Meters(Protocol):
         """Measure a task from now on."""
         ...
 
+    def faults(self, key: TaskKey) -> tuple[DeviceFault, ...]:
+        """Return what went wrong with the cards of a task that has just failed."""
+        ...
+
     def remove(self, key: TaskKey, at_ms: int, totals: ExitTotals | None) -> tuple[Report, ...]:
         """Measure it no longer; return the last of its measurements."""
         ...
@@ -58,6 +64,7 @@ class Tools:
     stage: Callable[[Launch], Staged]
     outputs: Outputs
     meters: Meters
+    kernel: KernelLog
 
     def note(self, key: TaskKey, message: str, level: Level) -> None:
         """Tell something about a task; may be called from any thread."""
@@ -93,7 +100,7 @@ def short_end(task: Task, cause: EndCause, message: str) -> Ended:
         at_ms=now_ms(),
         cause=cause,
         stopped_by_us=task.stop is not None,
-        ended_boot_ms=time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000,
+        ended_boot_ms=boot_ms(),
         message=message,
     )
 
@@ -131,6 +138,11 @@ def disk_words(error: OSError) -> str:
     """Say that a task could not be prepared, and where to look."""
     why = error.strerror or str(error)
     return f"the node could not prepare the task: {why}. Check the disk of its data directory"
+
+
+def boot_ms() -> int:
+    """Return the boot clock: it counts suspended time and never goes back."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
 def now_ms() -> int:

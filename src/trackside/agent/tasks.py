@@ -15,6 +15,7 @@ from collections import OrderedDict
 from trackside.agent import tree
 from trackside.agent.endings import Endings, submit
 from trackside.agent.errands import Errands, Target
+from trackside.agent.exit_order import ExitOrder
 from trackside.agent.layout import GONE, is_plain
 from trackside.agent.plan import TMP_PREFIX, direct, make_plan, make_work_dir
 from trackside.agent.shim import GO
@@ -39,7 +40,8 @@ class Tasks:
     def __init__(self, tools: Tools, errands: Errands) -> None:
         self._tools = tools
         self._errands = errands
-        self._endings = Endings(tools, errands.task_ended)
+        self._exits = ExitOrder(tools.loop)
+        self._endings = Endings(tools, self._exits, errands.task_ended)
         self._tasks: dict[TaskKey, Task] = {}
         # An answer with orders may be older than the end it does not know of yet.
         self._gone: OrderedDict[TaskKey, None] = OrderedDict()
@@ -248,6 +250,7 @@ class Tasks:
             task.started_told = True
             if started["boot_id"] == tree.boot_id():
                 task.main_process = (started["pid"], started["start_ticks"])
+                self._exits.watch(task.key, *task.main_process)
             told = Started(key=task.key, at_ms=started["at_ms"], pid=started["pid"], ip=self._tools.ip)
             self._tools.report(Report(seq=0, started=told))
         return True

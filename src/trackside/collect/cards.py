@@ -63,9 +63,11 @@ class CardWatch:
             if wanted:
                 reader.ask(wanted, now_ms)
 
-    def collect(self, cards: frozenset[Card], now_ms: int) -> dict[Card, CardReading]:
+    def collect(
+        self, cards: frozenset[Card], now_ms: int, patience_seconds: float = PATIENCE_SECONDS
+    ) -> dict[Card, CardReading]:
         """Return what is known of these cards by now."""
-        until = time.monotonic() + PATIENCE_SECONDS
+        until = time.monotonic() + patience_seconds
         found: dict[Card, CardReading] = {}
         for reader in self._readers:
             wanted = frozenset(card for family, card in cards if family is reader.family)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from trackside.collect.cards import TOLD_ONCE, Card, CardReading
 from trackside.collect.cpu import CpuMeter
 from trackside.collect.disk import disk_at_birth, read_disk
+from trackside.collect.faults import CardFaults
 from trackside.collect.interval import Counter, Gauge
 from trackside.collect.memory import MemoryMeter
 from trackside.collect.network import NetworkMeter
@@ -70,6 +71,7 @@ class TaskMeter:
         self._shipped_any = False
         self._network_read = False
         self.newborn = False
+        self.faults = CardFaults()
 
     def begin(self, now_ms: int, interval_ms: int) -> None:
         """Set what the task is counted from."""
@@ -104,6 +106,10 @@ class TaskMeter:
             self._network_read = True
             self._see(_NETWORK, self.network.read(), now_ms)
         self._see_memory()
+        self.read_cards(cards)
+
+    def read_cards(self, cards: Mapping[Card, CardReading]) -> None:
+        """Read the task's cards alone: they can be asked when it is over."""
         self._see_cards({card: cards[family, card] for family, card in self.cards & cards.keys()})
 
     def wants_to_ship(self, now_ms: int, interval_ms: int) -> bool:
@@ -166,6 +172,7 @@ class TaskMeter:
     def _see_cards(self, readings: Mapping[int, CardReading]) -> None:
         of_metric: dict[Metric, list[float]] = {}
         for card, reading in readings.items():
+            self.faults.see(card, reading.values)
             for metric, value in (*reading.values.items(), *self._holders(reading)):
                 self._gauge(metric, card).see(value)
                 of_metric.setdefault(metric, []).append(value)

@@ -15,8 +15,11 @@ from trackside.collect.meter import TaskMeter
 from trackside.collect.network import SocketPass
 from trackside.collect.probe import ExitTotals, TaskProbe
 from trackside.collect.processes import ProcessScan
+from trackside.domain.evidence import DeviceFault
 from trackside.domain.exchange import TaskKey
 from trackside.domain.metric import Sample
+
+LAST_LOOK_SECONDS = 0.02  # at the cards of a task that failed: its end is told no later for them
 
 
 class Sensors:
@@ -88,6 +91,16 @@ class Sensors:
             and meter.wants_to_ship(now_ms, self._interval_ms)
             for sample in meter.ship(now_ms, at_ms)
         ]
+
+    def faults(self, key: TaskKey) -> tuple[DeviceFault, ...]:
+        """Return what went wrong with the cards of a task that has just failed, after a last look at them."""
+        meter = self._meters.get(key)
+        if meter is None or not meter.cards:
+            return ()
+        now_ms = self._now_ms()
+        self._cards.ask(meter.cards, now_ms)
+        meter.read_cards(self._cards.collect(meter.cards, now_ms, LAST_LOOK_SECONDS))
+        return meter.faults.found
 
     def remove(self, key: TaskKey, at_ms: int, totals: ExitTotals | None) -> list[Sample]:
         """Measure the task no longer; return the last, partial interval.

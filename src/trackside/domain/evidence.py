@@ -33,6 +33,7 @@ class FullPlace:
     used_bytes: int
     size_bytes: int
     shared: bool  # the node's own disk: not the task's doing alone
+    told: str | None = None  # it had room again at the end; this line of the log says that it had none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,5 +46,7 @@ class Evidence:
     full: tuple[FullPlace, ...] = ()
     traceback: str | None = None  # the last one in its log
     collective_error: str | None = None  # a line that says that a peer was lost
+    shell_error: str | None = None  # the shell's own words about a command that it could not run
+    shell_error_only: bool = False  # nothing else stands in the log: nothing ran before
     device_faults: tuple[DeviceFault, ...] = ()
     injected: tuple[str, ...] = ()  # faults that were made on purpose while it ran

@@ -12,6 +12,7 @@ from trackside.agent import record
 from trackside.agent.cgroup import Bases, Cgroups
 from trackside.agent.control import stop_agent
 from trackside.agent.errands import Errands
+from trackside.agent.kernel_log import KernelLog
 from trackside.agent.launcher import Launcher
 from trackside.agent.layout import Layout
 from trackside.agent.loop import Loop
@@ -21,6 +22,7 @@ from trackside.agent.stage import Staged, StagingError
 from trackside.agent.task import Tools
 from trackside.agent.tasks import Tasks
 from trackside.collect.probe import ExitTotals, TaskProbe
+from trackside.domain.evidence import DeviceFault
 from trackside.domain.exchange import EndCause, Ended, Launch, Orders, Report, Stop, TaskKey
 from trackside.domain.job import JobId, TaskName
 from trackside.domain.resources import Capacity, Resources
@@ -39,6 +41,9 @@ class Nothing:
 
     def add(self, probe: TaskProbe) -> None:
         pass
+
+    def faults(self, key: TaskKey) -> tuple[DeviceFault, ...]:
+        return ()
 
     def remove(self, key: TaskKey, at_ms: int, totals: ExitTotals | None) -> tuple[Report, ...]:
         return ()
@@ -68,6 +73,7 @@ class Bench:
                 stage=stage,
                 outputs=Nothing(),
                 meters=Nothing(),
+                kernel=KernelLog("/nowhere"),
             ),
             Errands(loop=self.loop, workers=self.movers, report=self._report, handlers={}),
         )

@@ -1,0 +1,77 @@
+"""Knows in which order the main processes of a job's tasks on this node ended, to the kernel's own accuracy.
+
+Each shim notes when it noticed the exit of its process, but a shim may wait for a CPU for longer than lies
+between two exits. One epoll set lists the processes in the order in which they ended, however late it is
+looked at: where the shims' clocks contradict that order, they are put right. Runs in the loop's thread.
+"""
+
+import os
+import select
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from trackside.agent import tree
+from trackside.agent.loop import Loop
+from trackside.agent.task import boot_ms
+from trackside.domain.exchange import TaskKey
+from trackside.domain.job import JobId
+
+JOBS_MAX = 256  # remembered
+
+
+@dataclass(slots=True)
+class _Exits:
+    """The tasks of one job that ended, the first first, and when."""
+
+    order: list[TaskKey] = field(default_factory=list)
+    at_ms: dict[TaskKey, int] = field(default_factory=dict)
+    told: set[TaskKey] = field(default_factory=set)
+
+
+class ExitOrder:
+    """Watches main processes."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._jobs: OrderedDict[JobId, _Exits] = OrderedDict()
+
+    def watch(self, key: TaskKey, pid: int, start_ticks: int | None) -> None:
+        """Take note of when this process ends; one that has ended already is too late for that."""
+        try:
+            fd = os.pidfd_open(pid)
+        except OSError:
+            return
+        if tree.start_ticks(pid) != start_ticks or _is_over(fd):
+            os.close(fd)
+            return
+        self._loop.watch(fd, lambda: self._ended(key, fd))
+
+    def moment(self, key: TaskKey, noticed_ms: int) -> int:
+        """Return when a task ended, such that the moments of a job's tasks are in the order of their ends."""
+        exits = self._jobs.get(key.job_id)
+        if exits is None or key not in exits.at_ms or key in exits.told:
+            return noticed_ms
+        place = exits.order.index(key)
+        at_ms = min(noticed_ms, exits.at_ms[key])
+        later = [exits.at_ms[one] - 1 for one in exits.order[place + 1 :]]
+        earlier = [exits.at_ms[one] + 1 for one in exits.order[:place] if one in exits.told]
+        at_ms = max([min([at_ms, *later]), *earlier])
+        exits.at_ms[key] = at_ms
+        exits.told.add(key)
+        return at_ms
+
+    def _ended(self, key: TaskKey, fd: int) -> None:
+        self._loop.unwatch(fd)
+        os.close(fd)
+        exits = self._jobs.setdefault(key.job_id, _Exits())
+        self._jobs.move_to_end(key.job_id)
+        exits.order.append(key)
+        exits.at_ms[key] = boot_ms()
+        while len(self._jobs) > JOBS_MAX:
+            self._jobs.popitem(last=False)
+
+
+def _is_over(pidfd: int) -> bool:
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    return bool(poller.poll(0))
