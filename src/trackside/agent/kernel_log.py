@@ -131,7 +131,7 @@ class KernelLog:
                 self._facts.append(fact)
 
     def _moment(self, log_us: int, now_ms: int) -> int:
-        """Return a record's time on the boot clock; the log's own clock drifts and is held to what is known."""
+        """Return a record's time on the boot clock; the log drifts and is held to what is known."""
         asleep_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
         return min(max(log_us // 1000 + asleep_ns // 1_000_000, self._looked_ms), now_ms)
 

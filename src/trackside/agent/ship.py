@@ -15,6 +15,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from trackside.agent.spool import Spool
+from trackside.agent.task import boot_ms
 from trackside.domain.exchange import Hello, Orders, ReportAck, TaskKey
 from trackside.domain.job import NodeId
 
@@ -150,9 +151,8 @@ class Shipper:
             batch = self._spool.wait() if count_max == 0 else self._spool.first(count_max)
             if batch is None:
                 return
-            body = msgspec.json.encode(
-                {"node_id": self._node_id, "stream": batch.stream, "reports": batch.reports}
-            )
+            said = {"node_id": self._node_id, "stream": batch.stream, "reports": batch.reports}
+            body = msgspec.json.encode({**said, "sent_boot_ms": boot_ms()})
             try:
                 through = _ack.decode(self._link.call("POST", "/reports", body)).through
             except Refused as error:

@@ -35,7 +35,12 @@ CRASHES = (
 )
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a name to compare with
 _REHEARSED = "this was done to it on purpose: trackside events says by whom"
+KILLS = (signals.SIGKILL, signals.SIGTERM)
+SHELL_SIGNAL_BASE = 128
+NEAR_LIMIT = 0.9  # a task that its own limit ended had come at least this near to it
 _SEE_LOG = "the end of its log says more"
+_NOT_US = "neither Trackside nor the kernel sent it: see who else may kill processes here"
+_CHECK_COMMAND = "check its name, its path and the job's environment"
 _NOTHING_SEEN = Evidence()
 
 
@@ -57,8 +62,9 @@ def exit_code(news: Ended) -> int | None:
 
 def _exited(job: Job, task: Task, news: Ended) -> Reason:
     del job
+    seen = news.evidence or _NOTHING_SEEN
     if news.oom_killed:
-        return _out_of_memory(task, news)
+        return _out_of_memory(task, news, seen)
     if news.exit_code == 0 and news.message:  # it did its work, but what it made could not be kept
         return Reason(
             text=f"{task.name}: {news.message}",
@@ -68,21 +74,22 @@ def _exited(job: Job, task: Task, news: Ended) -> Reason:
         )
     if news.exit_code == 0:
         return Reason(text=f"{task.name} exited 0", code=ReasonCode.COMPLETED, task=task.name)
-    seen = news.evidence or _NOTHING_SEEN
     told = (find(task, news, seen) for find in _BY_EVIDENCE)
     return next((reason for reason in told if reason is not None), None) or _exit_code(task, news)
 
 
-def _out_of_memory(task: Task, news: Ended) -> Reason:
+def _out_of_memory(task: Task, news: Ended, seen: Evidence) -> Reason:
+    """Tell the task's own limit from the machine's: the counter goes up for both."""
     limit = task.resources.memory_bytes
-    peak = min(news.memory_peak_bytes or limit, limit)
     counter = "the out-of-memory counter of its cgroup went up"
-    seen = news.evidence
-    if seen is not None and seen.oom_kills_after is not None:
-        counter = (
-            "the out-of-memory counter of its cgroup went from "
-            f"{seen.oom_kills_before or 0} to {seen.oom_kills_after}"
-        )
+    if seen.oom_kills_after is not None:
+        counter += f" from {seen.oom_kills_before or 0} to {seen.oom_kills_after}"
+    near = news.memory_peak_bytes is None or news.memory_peak_bytes >= NEAR_LIMIT * limit
+    if seen.host_oom is not None or not near:
+        peak = news.memory_peak_bytes
+        used = () if peak is None else (f"it used {size_text(peak)} of {size_text(limit)} at most",)
+        return _killed_by_host(task, (*_words(seen.host_oom), counter, *used), certain=bool(seen.host_oom))
+    peak = min(news.memory_peak_bytes or limit, limit)
     return Reason(
         text=f"{task.name} ran out of memory ({size_text(peak)} of {size_text(limit)})",
         code=ReasonCode.OUT_OF_MEMORY,
@@ -94,13 +101,16 @@ def _out_of_memory(task: Task, news: Ended) -> Reason:
 
 def _host_out_of_memory(task: Task, news: Ended, seen: Evidence) -> Reason | None:
     del news
-    if seen.host_oom is None:
-        return None
+    return None if seen.host_oom is None else _killed_by_host(task, (seen.host_oom,), certain=True)
+
+
+def _killed_by_host(task: Task, evidence: tuple[str, ...], *, certain: bool) -> Reason:
     return Reason(
         text=f"{task.name} was killed by the kernel: the machine {task.node_id} had no memory left",
         code=ReasonCode.HOST_OUT_OF_MEMORY,
+        certainty=Certainty.CERTAIN if certain else Certainty.LIKELY,
         task=task.name,
-        evidence=(seen.host_oom,),
+        evidence=evidence,
         hint="the flavors of this machine add up to more memory than it has, or others use it too",
     )
 
@@ -126,19 +136,22 @@ def _full(task: Task, news: Ended, seen: Evidence) -> Reason | None:
     place = min(seen.full, key=lambda one: one.shared)
     in_memory = place.path == SHARED_MEMORY
     name = f"its {place.path}" if in_memory else f"the disk at {place.path}"
+    text = f"{task.name} failed ({_how(news)}) while {name} was full ({_room(place)})"
+    if place.told is not None:
+        text = f"{task.name} failed ({_how(news)}) for want of room: {place.told}"
     return Reason(
-        text=f"{task.name} failed ({_how(news)}) while {name} was full ({_room(place)})",
+        text=text,
         code=ReasonCode.SHM_FULL if in_memory else ReasonCode.DISK_FULL,
         certainty=Certainty.LIKELY,
         task=task.name,
-        evidence=_last_words(seen),
+        evidence=(f"{place.path}: {_room(place)} used when it ended", *_last_words(seen)),
         hint="let it keep less there, or give it more memory" if in_memory else "make room on that disk",
     )
 
 
 def _signal(task: Task, news: Ended, seen: Evidence) -> Reason | None:
     if news.signal is None:
-        return None
+        return _signal_of_child(task, news, seen)
     crashed = news.signal in CRASHES
     name = signal_name(news.signal)
     return Reason(
@@ -148,10 +161,38 @@ def _signal(task: Task, news: Ended, seen: Evidence) -> Reason | None:
         code=ReasonCode.SIGNAL if crashed else ReasonCode.KILLED_FROM_OUTSIDE,
         task=task.name,
         evidence=_last_words(seen),
-        hint=_SEE_LOG
-        if crashed
-        else "neither Trackside nor the kernel sent it: see who else may kill processes here",
+        hint=_SEE_LOG if crashed else _NOT_US,
     )
+
+
+def _signal_of_child(task: Task, news: Ended, seen: Evidence) -> Reason | None:
+    """Read an exit code as shells give it for a command that a signal ended."""
+    number = (news.exit_code or 0) - SHELL_SIGNAL_BASE
+    if number not in (*CRASHES, *KILLS):
+        return None
+    crashed = number in CRASHES
+    what = "a command of it crashed with" if crashed else "a command of it was killed by"
+    return Reason(
+        text=f"{task.name} exited with code {news.exit_code}: {what} {signal_name(number)}",
+        code=ReasonCode.SIGNAL if crashed else ReasonCode.KILLED_FROM_OUTSIDE,
+        certainty=Certainty.LIKELY,
+        task=task.name,
+        evidence=_last_words(seen),
+        hint=_SEE_LOG if crashed else _NOT_US,
+    )
+
+
+def _not_run(task: Task, news: Ended, seen: Evidence) -> Reason | None:
+    """Say which command could not be run; if nothing ran before it, the task did not start at all."""
+    if seen.shell_error is None:
+        return None
+    _, hint = _SHELL_CODES.get(news.exit_code or 0, ("", _CHECK_COMMAND))
+    if seen.shell_error_only:
+        text, code = f"{task.name} could not be started: {seen.shell_error}", ReasonCode.CANNOT_START
+    else:
+        text = f"{task.name} exited with code {news.exit_code}: {seen.shell_error}"
+        code = ReasonCode.EXIT_CODE
+    return Reason(text=text, code=code, task=task.name, hint=hint)
 
 
 def _exception(task: Task, news: Ended, seen: Evidence) -> Reason | None:
@@ -177,6 +218,7 @@ _BY_EVIDENCE: tuple[Callable[[Task, Ended, Evidence], Reason | None], ...] = (
     _host_out_of_memory,
     _device_fault,
     _full,
+    _not_run,
     _signal,
     _exception,
 )
@@ -190,8 +232,12 @@ def _room(place: FullPlace) -> str:
     return f"{size_text(place.used_bytes)} of {size_text(place.size_bytes)}"
 
 
+def _words(*words: str | None) -> tuple[str, ...]:
+    return tuple(one for one in words if one)
+
+
 def _last_words(seen: Evidence) -> tuple[str, ...]:
-    return tuple(words for words in (seen.traceback, seen.collective_error) if words)
+    return _words(seen.traceback, seen.collective_error)
 
 
 def _stopped(job: Job, task: Task) -> Reason:

@@ -5,6 +5,7 @@ from typing import Protocol
 
 import msgspec
 
+from trackside.api.native.node_clocks import NodeClocks
 from trackside.api.operation import Call, Operation, Param
 from trackside.domain import rules
 from trackside.domain.errors import Invalid
@@ -12,7 +13,7 @@ from trackside.domain.exchange import Hello, Orders, Report, ReportAck, ReportBa
 from trackside.domain.job import Job, NodeId
 from trackside.domain.phase import Phase
 from trackside.domain.readings import Readings, checked, readings_of, without
-from trackside.ports import JobStore, Update
+from trackside.ports import Clock, JobStore, Update
 from trackside.service.errands import Errands
 
 ORDER_WAIT_SECONDS_MAX = 60.0
@@ -46,6 +47,7 @@ class AgentLink:
         wake: Callable[[], None],
         interval_seconds: float,
         errands: Errands,
+        clock: Clock,
     ) -> None:
         self._errands = errands
         self._engine = engine
@@ -53,6 +55,8 @@ class AgentLink:
         self._append_readings = append_readings
         self._wake = wake
         self._interval_seconds = interval_seconds
+        self._clock = clock
+        self._node_clocks = NodeClocks()
         self.reports_applied = 0
 
     def operations(self) -> tuple[Operation, ...]:
@@ -117,7 +121,7 @@ class AgentLink:
         if readings:
             await self._append_readings(readings)
         told = _Told(self._errands.told)
-        others = [report for report in batch.reports if report.measured is None]
+        others = self._related(batch)
         if others:  # measurements change no job: that they came need not be noted
             await self._store.apply_reports(batch.node_id, batch.stream, others, told.apply)
         self._hand_on(batch)
@@ -135,6 +139,14 @@ class AgentLink:
                 self._errands.answered(report.answered)
             elif report.ended is not None:
                 self._errands.task_ended(report.ended.key)
+
+    def _related(self, batch: ReportBatch) -> list[Report]:
+        """Return what changes jobs, with the exits told by the server's clock."""
+        now_ms = self._clock.monotonic_ms()
+        if batch.sent_boot_ms is not None:
+            self._node_clocks.see(batch.node_id, batch.sent_boot_ms, now_ms)
+        others = [report for report in batch.reports if report.measured is None]
+        return [self._node_clocks.related(batch.node_id, report, now_ms) for report in others]
 
     def _wanted(self, batch: ReportBatch) -> list[Readings]:
         """Return the readings of jobs that still exist: a deleted job must not come back as numbers."""
