@@ -165,7 +165,8 @@ def _shell_words(said: last_words.ShellError, plan: Plan | None) -> str:
     if not os.access(path, os.X_OK):
         return f"{said.line} (it is there, but not executable: chmod a+rx)"[:LINE_CHARS_MAX]
     if child.interpreter_is_missing(path):
-        return f"{said.line} ({child.missing_interpreter(path)})"[:LINE_CHARS_MAX]
+        why = child.missing_interpreter(path).replace(path, said.program)
+        return f"{said.line} ({why})"[:LINE_CHARS_MAX]
     return said.line
 
 

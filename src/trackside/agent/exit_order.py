@@ -21,11 +21,10 @@ JOBS_MAX = 256  # remembered
 
 @dataclass(slots=True)
 class _Exits:
-    """The tasks of one job that ended, the first first, and when."""
+    """The tasks of one job that ended: each one's place in the order, and the moments that were told."""
 
-    order: list[TaskKey] = field(default_factory=list)
-    at_ms: dict[TaskKey, int] = field(default_factory=dict)
-    told: set[TaskKey] = field(default_factory=set)
+    places: dict[TaskKey, tuple[int, int]] = field(default_factory=dict)  # and when that was seen
+    told: dict[TaskKey, int] = field(default_factory=dict)
 
 
 class ExitOrder:
@@ -47,26 +46,26 @@ class ExitOrder:
         self._loop.watch(fd, lambda: self._ended(key, fd))
 
     def moment(self, key: TaskKey, noticed_ms: int) -> int:
-        """Return when a task ended, such that the moments of a job's tasks are in the order of their ends."""
+        """Return when a task ended, such that the moments of a job's tasks are in the order of their ends.
+
+        Moments lie apart by as many milliseconds as places, so that those told later find theirs.
+        """
         exits = self._jobs.get(key.job_id)
-        if exits is None or key not in exits.at_ms or key in exits.told:
+        if exits is None or key not in exits.places or key in exits.told:
             return noticed_ms
-        place = exits.order.index(key)
-        at_ms = min(noticed_ms, exits.at_ms[key])
-        later = [exits.at_ms[one] - 1 for one in exits.order[place + 1 :]]
-        earlier = [exits.at_ms[one] + 1 for one in exits.order[:place] if one in exits.told]
-        at_ms = max([min([at_ms, *later]), *earlier])
-        exits.at_ms[key] = at_ms
-        exits.told.add(key)
-        return at_ms
+        place, seen_ms = exits.places[key]
+        told = [(exits.places[one][0], at_ms) for one, at_ms in exits.told.items()]
+        earliest = max([at_ms + place - other for other, at_ms in told if other < place], default=0)
+        latest = min([at_ms + place - other for other, at_ms in told if other > place], default=noticed_ms)
+        exits.told[key] = max(earliest, min(noticed_ms, seen_ms, latest))
+        return exits.told[key]
 
     def _ended(self, key: TaskKey, fd: int) -> None:
         self._loop.unwatch(fd)
         os.close(fd)
         exits = self._jobs.setdefault(key.job_id, _Exits())
         self._jobs.move_to_end(key.job_id)
-        exits.order.append(key)
-        exits.at_ms[key] = boot_ms()
+        exits.places[key] = (len(exits.places), boot_ms())
         while len(self._jobs) > JOBS_MAX:
             self._jobs.popitem(last=False)
 
