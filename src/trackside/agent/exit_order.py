@@ -34,16 +34,26 @@ class ExitOrder:
         self._loop = loop
         self._jobs: OrderedDict[JobId, _Exits] = OrderedDict()
 
-    def watch(self, key: TaskKey, pid: int, start_ticks: int | None) -> None:
-        """Take note of when this process ends; one that has ended already is too late for that."""
+    def hold(self, key: TaskKey, pidfd: int) -> None:
+        """Take note of when this process ends; the descriptor is ours from now on.
+
+        Of one that has ended already the order is not known any more.
+        """
+        if _is_over(pidfd):
+            os.close(pidfd)
+        else:
+            self._loop.watch(pidfd, lambda: self._ended(key, pidfd))
+
+    def find(self, key: TaskKey, pid: int, start_ticks: int | None) -> None:
+        """Take note of when a process ends that an earlier agent held."""
         try:
             fd = os.pidfd_open(pid)
         except OSError:
             return
-        if tree.start_ticks(pid) != start_ticks or _is_over(fd):
+        if tree.start_ticks(pid) == start_ticks:
+            self.hold(key, fd)
+        else:
             os.close(fd)
-            return
-        self._loop.watch(fd, lambda: self._ended(key, fd))
 
     def moment(self, key: TaskKey, noticed_ms: int) -> int:
         """Return when a task ended, such that the moments of a job's tasks are in the order of their ends.

@@ -1,7 +1,8 @@
 """Knows how to be the parent of one task: start it, wait for it, end its whole tree, leave the exit on disk.
 
-Standard library only, single-threaded; forked from the forker, outlives it and the agent. It talks to nobody:
-the agent reads its files. Refuses to know jobs, servers and orders.
+Standard library only, and a single thread until the user's process was forked. Forked from the forker, it
+outlives it and the agent. It talks to nobody: the agent reads its files. Refuses to know jobs, servers and
+orders.
 """
 
 import contextlib
@@ -11,6 +12,7 @@ import select
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 from typing import NoReturn, cast
@@ -23,6 +25,7 @@ KILL_ROUND_SECONDS = 0.05
 START_ROUND_SECONDS = 0.05
 DIRECTORY_BYTES_MAX = 4096
 GO = b"go"  # said through the doorbell when the task's files are complete
+PROCESS = b"process"  # comes back through it with the user's process
 MESSAGE_CHARS_MAX = 500  # six bytes each, escaped at worst: it must fit its record
 SHM = "/dev/shm"  # noqa: S108 - the place itself
 
@@ -127,6 +130,8 @@ class _Shim:
         self._started_boot_ms: int | None = None
         self._totals = _Totals()
         self._oom_kills_before = self._oom_kills()
+        self._settling: threading.Thread | None = None
+        self._mounts_fd: int | None = None
         self._shm_fd: int | None = None  # of the task's own /dev/shm, which goes with its last process
         self._room: dict[str, list[int]] = {}
         self._stop_asked = False
@@ -165,20 +170,21 @@ class _Shim:
         os.close(log_fd)
         started_at_ms, self._started_boot_ms = _wall_ms(), _boot_ms()
         self._main_pid = pid
+        self._hand_over(pid)
         refused = self._hear(read_fd)
         os.close(read_fd)
         if refused is not None:
             return refused
-        self._hold_shm(pid)
+        self._hold_mounts(pid)
         value: StartedRecord = {
             "pid": pid,
             "start_ticks": tree.start_ticks(pid),
             "boot_id": tree.boot_id(),
             "at_ms": started_at_ms,
         }
-        record.overwrite(f"{self._dir}/{record.STARTED}", value)
-        self._settle()
-        os.close(self._doorbell_fd)
+        # Disks take their time: when the process ends meanwhile, that must be noticed at once.
+        self._settling = threading.Thread(target=self._settle, args=(value,))
+        self._settling.start()
         return None
 
     def _fork(self) -> int:
@@ -202,23 +208,38 @@ class _Shim:
             told += piece
         return str(json.loads(told)["message"]) if told else None
 
-    def _hold_shm(self, pid: int) -> None:
-        """Keep the task's own /dev/shm in reach: it can be looked at when nobody uses it any more."""
-        if self._plan.get("shm_bytes") is None:
-            return
+    def _hand_over(self, pid: int) -> None:
+        """Let the agent see for itself in which order the processes of a job end."""
+        with contextlib.suppress(OSError):  # the agent may be gone
+            fd = os.pidfd_open(pid)
+            with socket.socket(fileno=os.dup(self._doorbell_fd)) as doorbell:
+                socket.send_fds(doorbell, [PROCESS], [fd])
+            os.close(fd)
+
+    def _hold_mounts(self, pid: int) -> None:
+        """Keep the task's own mounts: nobody else's end waits for theirs, and /dev/shm can be looked at then.
+
+        A process that is the last to use mounts takes milliseconds to end after its files and connections
+        were closed. Its peers, who hear of that at once, would seem to have ended before it.
+        """
         with contextlib.suppress(OSError):  # it may be over already, or may not be looked into
+            self._mounts_fd = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+            if self._plan.get("shm_bytes") is None:
+                return
             fd = os.open(f"/proc/{pid}/root{SHM}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             if os.fstat(fd).st_dev == os.stat(SHM).st_dev:
                 os.close(fd)
             else:
                 self._shm_fd = fd
 
-    def _settle(self) -> None:
+    def _settle(self, value: StartedRecord) -> None:
         """Make it durable that this task was begun, before anyone is told that it runs."""
+        record.overwrite(f"{self._dir}/{record.STARTED}", value)
         for path in (f"{self._dir}/{record.SHIM}", self._dir, os.path.dirname(self._dir)):
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             os.fsync(fd)
             os.close(fd)
+        os.close(self._doorbell_fd)
 
     def _stop_ordered(self) -> bool:
         return signal.SIGTERM in signal.sigpending() or os.path.exists(f"{self._dir}/{record.STOP}")
@@ -339,6 +360,8 @@ class _Shim:
             "room": self._room,
             "shm_own": self._shm_fd is not None,
         }
+        if self._settling is not None:
+            self._settling.join()
         record.overwrite(f"{self._dir}/{record.EXIT}", value)
 
     def _oom_kills(self) -> int | None:

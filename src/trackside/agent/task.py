@@ -86,6 +86,7 @@ class Task:
     main_process: tuple[int, int | None] | None = None
     tries: int = 0
     started_told: bool = False
+    exit_watched: bool = False  # its main process is held: the order of its end will be known
     truncated_told: bool = False
     delivering: bool = False  # its outputs are being watched
     staging: bool = False  # a worker fetches its files

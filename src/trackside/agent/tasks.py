@@ -9,6 +9,7 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import tempfile
 from collections import OrderedDict
 
@@ -18,7 +19,7 @@ from trackside.agent.errands import Errands, Target
 from trackside.agent.exit_order import ExitOrder
 from trackside.agent.layout import GONE, is_plain
 from trackside.agent.plan import TMP_PREFIX, direct, make_plan, make_work_dir
-from trackside.agent.shim import GO
+from trackside.agent.shim import GO, PROCESS
 from trackside.agent.stage import Staged, StagingError
 from trackside.agent.state import TaskFiles
 from trackside.agent.task import Task, Tools, disk_words, short_end
@@ -179,8 +180,16 @@ class Tasks:
         return made
 
     def _rung(self, task: Task) -> None:
-        """Hear that a shim has begun, or that it never will."""
+        """Hear that a shim has begun, or that it never will; before that it hands its process over."""
         assert task.doorbell is not None
+        told, fds = b"", list[int]()
+        with contextlib.suppress(ConnectionError):
+            told, fds, _, _ = socket.recv_fds(task.doorbell, len(PROCESS), 1, socket.MSG_CMSG_CLOEXEC)
+        for fd in fds:
+            task.exit_watched = True
+            self._exits.hold(task.key, fd)
+        if told:
+            return
         self._tools.loop.unwatch(task.doorbell.fileno())
         task.doorbell.close()
         task.doorbell = None
@@ -250,7 +259,9 @@ class Tasks:
             task.started_told = True
             if started["boot_id"] == tree.boot_id():
                 task.main_process = (started["pid"], started["start_ticks"])
-                self._exits.watch(task.key, *task.main_process)
+                if not task.exit_watched:  # an earlier agent had it
+                    task.exit_watched = True
+                    self._exits.find(task.key, *task.main_process)
             told = Started(key=task.key, at_ms=started["at_ms"], pid=started["pid"], ip=self._tools.ip)
             self._tools.report(Report(seq=0, started=told))
         return True

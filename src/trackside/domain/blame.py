@@ -7,15 +7,20 @@ from trackside.domain.job import Exit, Task
 from trackside.domain.reason import Certainty, Reason, ReasonCode
 from trackside.domain.wording import counted, duration_text
 
+_RAISED_BY_STOPS = ("KeyboardInterrupt", "SystemExit")
+
 
 def culprit_of(tasks: Iterable[Task]) -> Task | None:
     """Return the task whose failure came first; one that only says that it lost a peer is not it."""
+    tasks = tuple(tasks)
     failed = [task for task in tasks if _failed_by_itself(task)]
     if not failed:
         return None
     first = min(failed, key=_order)
+    if _lost_a_peer(first):  # who it lost may have been stopped while it ended
+        first = min((one for one in map(_failed_before_stop, tasks) if one), key=_order, default=first)
     assert first.reason is not None
-    others = [task for task in failed if task is not first]
+    others = [task for task in failed if task.name != first.name]
     if not others:
         return first
     after_ms = min(_after_ms(task, first) for task in others)
@@ -49,9 +54,31 @@ def _failed_by_itself(task: Task) -> bool:
     return not task.stopped_by_us
 
 
+def _failed_before_stop(task: Task) -> Task | None:
+    """Return a task that we stopped, but whose log says that it had failed before: it was slow to end."""
+    seen = task.evidence
+    if not task.stopped_by_us or seen is None or seen.traceback is None or seen.collective_error is not None:
+        return None
+    last = seen.traceback.strip().splitlines()[-1]
+    if last.startswith(_RAISED_BY_STOPS):
+        return None
+    reason = Reason(
+        text=f"{task.name} failed: {last}",
+        code=ReasonCode.EXCEPTION,
+        certainty=Certainty.LIKELY,
+        task=task.name,
+        evidence=(seen.traceback, "it was slow to end, and was stopped"),
+        hint="the traceback is in its log",
+    )
+    return replace(task, reason=reason)
+
+
+def _lost_a_peer(task: Task) -> bool:
+    return task.evidence is not None and task.evidence.collective_error is not None
+
+
 def _order(task: Task) -> tuple[bool, int, int]:
-    lost_a_peer = task.evidence is not None and task.evidence.collective_error is not None
-    return lost_a_peer, _moment(task), task.rank
+    return _lost_a_peer(task), _moment(task), task.rank
 
 
 def _moment(task: Task) -> int:

@@ -75,7 +75,7 @@ def _exited(job: Job, task: Task, news: Ended) -> Reason:
     if news.exit_code == 0:
         return Reason(text=f"{task.name} exited 0", code=ReasonCode.COMPLETED, task=task.name)
     told = (find(task, news, seen) for find in _BY_EVIDENCE)
-    return next((reason for reason in told if reason is not None), None) or _exit_code(task, news)
+    return next((reason for reason in told if reason is not None), None) or _exit_code(task, news, seen)
 
 
 def _out_of_memory(task: Task, news: Ended, seen: Evidence) -> Reason:
@@ -208,10 +208,10 @@ def _exception(task: Task, news: Ended, seen: Evidence) -> Reason | None:
     )
 
 
-def _exit_code(task: Task, news: Ended) -> Reason:
+def _exit_code(task: Task, news: Ended, seen: Evidence) -> Reason:
     meaning, hint = _SHELL_CODES.get(news.exit_code or 0, ("", _SEE_LOG))
     text = f"{task.name} exited with code {news.exit_code}" + (f": {meaning}" if meaning else "")
-    return Reason(text=text, code=ReasonCode.EXIT_CODE, task=task.name, hint=hint)
+    return Reason(text=text, code=ReasonCode.EXIT_CODE, task=task.name, evidence=_last_words(seen), hint=hint)
 
 
 _BY_EVIDENCE: tuple[Callable[[Task, Ended, Evidence], Reason | None], ...] = (

@@ -32,7 +32,7 @@ def test_ends_are_told_in_the_order_in_which_they_came(loop: Loop, asked: tuple[
     order = ExitOrder(loop)
     children = [subprocess.Popen(["cat"], stdin=subprocess.PIPE) for _ in range(TASKS)]
     for index, child in enumerate(children):
-        order.watch(key(index), child.pid, tree.start_ticks(child.pid))
+        order.find(key(index), child.pid, tree.start_ticks(child.pid))
     ended = [2, 0, 3, 1]
     for index in ended:  # before the loop looks even once
         child = children[index]
@@ -53,8 +53,8 @@ def test_a_task_that_nobody_saw_end_keeps_its_shim_s_word(loop: Loop) -> None:
     with subprocess.Popen(["true"]) as child:
         ticks = tree.start_ticks(child.pid)
         child.wait()
-        order.watch(key(0), child.pid, ticks)
-    order.watch(key(1), 1, -1)
+        order.find(key(0), child.pid, ticks)
+    order.find(key(1), 1, -1)
     assert order.moment(key(0), 77) == 77
     assert order.moment(key(1), 78) == 78
 
@@ -64,7 +64,7 @@ def test_jobs_do_not_push_each_other(loop: Loop) -> None:
     keys = (key(0, "a"), key(0, "b"))
     for one in keys:
         child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
-        order.watch(one, child.pid, tree.start_ticks(child.pid))
+        order.find(one, child.pid, tree.start_ticks(child.pid))
         assert child.stdin is not None
         child.stdin.close()
         child.wait()
