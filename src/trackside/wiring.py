@@ -224,7 +224,6 @@ def build(settings: Settings) -> Parts:
         wake=supervisor.wake,
         interval_seconds=settings.sample_seconds,
         errands=errands,
-        clock=clock,
     )
     chaos = Chaos(jobs=jobs, store=stores.jobs, errands=errands, clock=clock, enabled=settings.chaos)
     dialects = _dialects(data_dir, who, engine, link, chaos)

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import msgspec
 
-from trackside.api.native.node_clocks import NodeClocks
+from trackside.api.native.node_clocks import NodeClocks, boot_ms
 from trackside.api.operation import Call, Operation, Param
 from trackside.domain import rules
 from trackside.domain.errors import Invalid
@@ -13,7 +13,7 @@ from trackside.domain.exchange import Hello, Orders, Report, ReportAck, ReportBa
 from trackside.domain.job import Job, NodeId
 from trackside.domain.phase import Phase
 from trackside.domain.readings import Readings, checked, readings_of, without
-from trackside.ports import Clock, JobStore, Update
+from trackside.ports import JobStore, Update
 from trackside.service.errands import Errands
 
 ORDER_WAIT_SECONDS_MAX = 60.0
@@ -47,7 +47,7 @@ class AgentLink:
         wake: Callable[[], None],
         interval_seconds: float,
         errands: Errands,
-        clock: Clock,
+        boot_ms: Callable[[], int] = boot_ms,
     ) -> None:
         self._errands = errands
         self._engine = engine
@@ -55,7 +55,7 @@ class AgentLink:
         self._append_readings = append_readings
         self._wake = wake
         self._interval_seconds = interval_seconds
-        self._clock = clock
+        self._boot_ms = boot_ms
         self._node_clocks = NodeClocks()
         self.reports_applied = 0
 
@@ -142,7 +142,7 @@ class AgentLink:
 
     def _related(self, batch: ReportBatch) -> list[Report]:
         """Return what changes jobs, with the exits told by the server's clock."""
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self._boot_ms()
         if batch.sent_boot_ms is not None:
             self._node_clocks.see(batch.node_id, batch.sent_boot_ms, now_ms)
         others = [report for report in batch.reports if report.measured is None]
