@@ -89,11 +89,11 @@ class SomeRollup:
             if kind & DIFFERENCES:
                 column = np.cumsum(column)
             column = (column + self._bases[place]) / POWERS[kind & BINARY]
-        if size == SPAN_MINUTES:
-            self._total[place] = column
-        else:
-            self._total[place] = 0.0
-            self._total[place, self.count[place] > 0] = column
+        if size < SPAN_MINUTES:
+            minutes = np.zeros(SPAN_MINUTES)
+            minutes[self.count[place] > 0] = column
+            column = minutes
+        self._total[place] = column  # in one step: another thread may be reading what it decoded itself
 
 
 class _Columns:
