@@ -159,6 +159,7 @@ def build(settings: Settings) -> Parts:
         pools=lambda: pools.all(),  # noqa: PLW0108 - made below: each of the two needs the other
         closed_nodes=lambda: pools.closed_nodes(),  # noqa: PLW0108
         labels=lambda: pools.labels(),  # noqa: PLW0108
+        emptied_nodes=lambda: pools.emptied_nodes(),  # noqa: PLW0108
         isolated_cards=lambda: pools.isolated_cards(),  # noqa: PLW0108
         isolate=lambda faulty, why: pools.isolate(faulty, why),  # noqa: PLW0108
     )

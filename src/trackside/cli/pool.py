@@ -142,9 +142,15 @@ def pool_lock(session: Session, node: NodeArgument) -> None:
 
 @pool_app.command("drain")
 @verb
-def pool_drain(session: Session, node: NodeArgument) -> None:
+def pool_drain(
+    session: Session,
+    node: NodeArgument,
+    evict: Annotated[
+        bool, typer.Option("--evict", help="End its jobs now and queue them again, to run elsewhere.")
+    ] = False,
+) -> None:
     """Let a machine become empty: no new jobs, and those it has go on to their ends."""
-    _act(session, node, "drain")
+    _act(session, node, "drain", evict=evict)
 
 
 @pool_app.command("unlock")
@@ -185,8 +191,8 @@ def _labels(node: dict[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in sorted(node["labels"].items()))
 
 
-def _act(session: Session, node: str, action: str) -> None:
-    answer = session.api.client.post(f"{OWN}/nodes/{node}/actions", {"action": action})
+def _act(session: Session, node: str, action: str, **more: bool) -> None:
+    answer = session.api.client.post(f"{OWN}/nodes/{node}/actions", {"action": action, **more})
     if session.as_json:
         session.emit({"node": answer})
     else:

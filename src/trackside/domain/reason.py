@@ -36,6 +36,7 @@ class ReasonCode(StrEnum):
     NODE_LOST = "node-lost"
     PEER_FAILED = "peer-failed"
     PREEMPTED = "preempted"
+    EVICTED = "evicted"
     WAITING_FOR_ROOM = "waiting-for-room"
     WAITING_SCATTERED = "waiting-scattered"
     WAITING_FOR_TURN = "waiting-for-turn"

@@ -106,9 +106,6 @@ def overdue_reason(job: Job) -> Reason:
 
 def preempt(job: Job, for_job: Job, *, at_ms: int) -> Change | None:
     """Let a running job make room: its tasks drain, then it is queued again. None: it cannot, or not now."""
-    running = job.phase in (Phase.STARTING, Phase.RUNNING, Phase.RESTARTING)
-    if not running or job.ending is not None or not any(task.state in ALIVE for task in job.tasks):
-        return None
     # The name is for those who could see the job anyway.
     who = for_job.spec.name if for_job.project_id == job.project_id else "a job of another project"
     reason = Reason(
@@ -116,8 +113,27 @@ def preempt(job: Job, for_job: Job, *, at_ms: int) -> Change | None:
         code=ReasonCode.PREEMPTED,
         hint="it is queued again by itself; save checkpoints, or submit it with a higher priority",
     )
+    return _give_way(job, reason, at_ms=at_ms, kind=EventKind.PREEMPTED)
+
+
+def evict(job: Job, node_id: NodeId, *, by: str, at_ms: int) -> Change | None:
+    """Let a job leave a node that is to be empty: its tasks drain, then it is queued again."""
+    if not _lives_on(job, node_id):
+        return None
+    reason = Reason(
+        text=f"{by} emptied the node {node_id}",
+        code=ReasonCode.EVICTED,
+        hint="it is queued again by itself and goes to another node; save checkpoints",
+    )
+    return _give_way(job, reason, at_ms=at_ms)
+
+
+def _give_way(job: Job, reason: Reason, *, at_ms: int, kind: EventKind | None = None) -> Change | None:
+    running = job.phase in (Phase.STARTING, Phase.RUNNING, Phase.RESTARTING)
+    if not running or job.ending is not None or not any(task.state in ALIVE for task in job.tasks):
+        return None
     ending = Ending(phase=Phase.QUEUED, reason=reason, decided_at_ms=at_ms)
-    told = tell(job, at_ms, reason.text, Level.WARNING, kind=EventKind.PREEMPTED)
+    told = tell(job, at_ms, reason.text, Level.WARNING, kind=kind)
     return replace(_without_waiting(job), ending=ending), (told,)
 
 

@@ -30,12 +30,15 @@ class NodeDecision:
     labels: Mapping[str, str] = field(default_factory=dict)
     isolated_cards: frozenset[int] = frozenset()
     why: str = ""  # what was wrong with it, if a fault decided
+    emptied_by: str | None = None  # who wants its jobs to leave it; None: they go on to their ends
 
-    def turned(self, state: NodeState) -> "NodeDecision":
+    def turned(self, state: NodeState, *, emptied_by: str | None = None) -> "NodeDecision":
         """Return the decision with another state; an open machine gives out all its cards again."""
+        if emptied_by is not None and state is not NodeState.DRAINING:
+            raise Invalid("only a node that is drained can evict its jobs")
         if state is NodeState.OPEN:
-            return replace(self, state=state, isolated_cards=frozenset(), why="")
-        return replace(self, state=state)
+            return replace(self, state=state, isolated_cards=frozenset(), why="", emptied_by=None)
+        return replace(self, state=state, emptied_by=emptied_by)
 
     def isolated(self, cards: Collection[int], why: str) -> "NodeDecision":
         """Return the decision that these cards, or with none the machine, take nothing new."""
@@ -60,6 +63,7 @@ def decision_document(decision: NodeDecision, *, by: str, at_ms: int) -> dict[st
         "labels": dict(decision.labels),
         "cards": sorted(decision.isolated_cards),
         "why": decision.why,
+        "emptied_by": decision.emptied_by,
         "by": by,
         "at_ms": at_ms,
     }
@@ -72,6 +76,7 @@ def read_decision(document: Mapping[str, Any]) -> NodeDecision:
         labels=document.get("labels", {}),
         isolated_cards=frozenset(document.get("cards", ())),
         why=document.get("why", ""),
+        emptied_by=document.get("emptied_by"),
     )
 
 

@@ -94,6 +94,10 @@ class Pools:
             NodeId(node) for node, one in self._decisions.items() if one.state is not NodeState.OPEN
         )
 
+    def emptied_nodes(self) -> dict[NodeId, str]:
+        """Return the machines whose jobs are to leave them, and who wants it."""
+        return {NodeId(node): one.emptied_by for node, one in self._decisions.items() if one.emptied_by}
+
     def labels(self) -> dict[NodeId, Mapping[str, str]]:
         """Return the labels that machines were given."""
         return {NodeId(node): one.labels for node, one in self._decisions.items() if one.labels}
@@ -219,9 +223,10 @@ class Pools:
         """Return what was decided about a machine."""
         return self._decisions.get(node_id, NodeDecision()).state
 
-    async def set_node(self, caller: Caller, node_id: str, state: NodeState) -> None:
-        """Lock a machine, drain it, or open it again."""
-        await self._decide(caller.user, node_id, lambda old: old.turned(state))
+    async def set_node(self, caller: Caller, node_id: str, state: NodeState, *, evict: bool = False) -> None:
+        """Lock a machine, drain it (with evict: its jobs are ended and queued again), or open it again."""
+        emptied_by = caller.user if evict else None
+        await self._decide(caller.user, node_id, lambda old: old.turned(state, emptied_by=emptied_by))
 
     async def isolate(self, faulty: Isolation, why: str) -> None:
         """Let a faulty machine, or some of its cards, take nothing new until somebody opens it again."""

@@ -16,6 +16,7 @@ from trackside.domain.timing import running_time
 from trackside.ports import Clock, Engine, JobStore, Update
 from trackside.schedule.explain import Reasons, explain, reasons_of
 from trackside.schedule.values import Decision, Start
+from trackside.supervise.emptying import empty_nodes
 from trackside.supervise.recovering import Recovering
 from trackside.supervise.telling import Telling
 from trackside.supervise.watch import Labels, Watch, request_of
@@ -38,6 +39,7 @@ class Supervisor:
         pools: Callable[[], Sequence[Pool]] = lambda: (Pool(id=DEFAULT_POOL),),
         closed_nodes: Callable[[], frozenset[NodeId]] = frozenset,
         labels: Labels = dict,
+        emptied_nodes: Callable[[], Mapping[NodeId, str]] = dict,
         isolated_cards: Callable[[], Mapping[NodeId, frozenset[int]]] = dict,
         isolate: Callable[[Isolation, str], Awaitable[None]] | None = None,
     ) -> None:
@@ -47,6 +49,7 @@ class Supervisor:
         self._forget = forget
         self._watch = Watch(pools, closed_nodes, labels, isolated_cards)
         self._recovering = Recovering(store, clock, isolate)
+        self._emptied_nodes = emptied_nodes
         self._telling = Telling()
         self._wake = asyncio.Event()
         self._deadlines_ms: dict[tuple[JobId, int], int] = {}  # by the monotonic clock: wall clocks jump
@@ -88,6 +91,9 @@ class Supervisor:
         await self._recovering.isolate(jobs)  # before anything is placed there again
         await self._schedule(jobs)
         await self._tell_why(jobs)
+        emptied = self._emptied_nodes()
+        if emptied and await empty_nodes(self._store, jobs, emptied, at_ms=self._clock.now_ms()):
+            self._engine.changed()
         await self._end_overdue(jobs)
         await self._recovering.give_up(jobs)
         await self._watch_nodes(jobs)

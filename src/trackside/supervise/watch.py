@@ -163,6 +163,6 @@ def _recovers(job: Job) -> bool:
 
 
 def _was_preempted(job: Job) -> bool:
-    """Say whether the attempt before this one was preempted: such a job waits in front."""
+    """Say whether the attempt before this one had to give way: such a job waits in front."""
     last = job.records[-2].reason if len(job.records) > 1 else None
-    return last is not None and last.code is ReasonCode.PREEMPTED
+    return last is not None and last.code in (ReasonCode.PREEMPTED, ReasonCode.EVICTED)

@@ -54,6 +54,7 @@ class NodeAction(msgspec.Struct, frozen=True, kw_only=True):
     """What to do with a machine."""
 
     action: str
+    evict: bool = False  # with drain: jobs there are ended and queued again
 
 
 class NodeBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,7 +155,7 @@ async def act_on_node(call: Call) -> NodeStateView:
         raise Invalid(f"action must be one of {', '.join(STATE_AFTER)}, not {call.body.action[:64]!r}")
     node_id = call.path["node_name"]
     pools = call.services.pools
-    await pools.set_node(call.caller, node_id, state)
+    await pools.set_node(call.caller, node_id, state, evict=call.body.evict)
     return NodeStateView(id=node_id, state=state, labels=dict(pools.labels().get(NodeId(node_id), {})))
 
 

@@ -61,6 +61,7 @@ CODE_OF_REASON: dict[ReasonCode, str] = {
     ReasonCode.NODE_LOST: "NodeUnreachable",
     ReasonCode.PEER_FAILED: "PeerPodFailed",
     ReasonCode.PREEMPTED: "JobPreempted",
+    ReasonCode.EVICTED: "JobEvicted",
     ReasonCode.WAITING_FOR_ROOM: "WaitingForResources",
     ReasonCode.WAITING_SCATTERED: "WaitingForResources",
     ReasonCode.WAITING_FOR_TURN: "WaitingInQueue",
