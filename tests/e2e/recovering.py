@@ -2,7 +2,9 @@
 
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from huaweicloudsdkmodelarts.v1 import (
@@ -20,7 +22,14 @@ from tests.e2e.sdk import details, eventually
 
 
 def submit(
-    client: Any, command: str, *, nodes: int = 3, cores: float = 0.2, memory_gb: float = 0.25, **wishes: str
+    client: Any,
+    command: str,
+    *,
+    nodes: int = 3,
+    cores: float = 0.2,
+    memory_gb: float = 0.25,
+    algorithm: Mapping[str, Any] = MappingProxyType({}),
+    **wishes: str,
 ) -> str:
     """Create a job with fault-tolerance annotations: proc_retry_num="2" and the like."""
     annotations = {f"fault-tolerance/{name.replace('_', '-')}": value for name, value in wishes.items()}
@@ -28,7 +37,7 @@ def submit(
     body = Job(
         kind="job",
         metadata=JobMetadata(name="recovers", annotations=annotations),
-        algorithm=JobAlgorithm(command=command),
+        algorithm=JobAlgorithm(command=command, **algorithm),
         spec=Spec(resource=SpecResource(node_count=nodes, main_container_customized_flavor=size)),
     )
     return str(client.create_training_job(CreateTrainingJobRequest(body=body)).metadata.id)

@@ -4,7 +4,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from huaweicloudsdkmodelarts.v1 import JobActionType, StopTrainingJobRequest
+from huaweicloudsdkmodelarts.v1 import (
+    Input,
+    InputDataInfo,
+    InputDataInfoObs,
+    JobActionType,
+    Output,
+    Remote,
+    RemoteObs,
+    StopTrainingJobRequest,
+)
 
 from tests.e2e.conftest import LiveServer
 from tests.e2e.processes import processes_of
@@ -112,3 +121,32 @@ def test_stopping_a_job_that_recovers_leaves_nothing(server: LiveServer, gate: P
     gate.touch()
     wait_until(client, job_id, "Terminated")
     assert processes_of(job_id) == []
+
+
+def test_outputs_written_at_the_end_are_stored_before_the_next_attempt(
+    server: LiveServer, gate: Path
+) -> None:
+    client = client_of(server)
+    command = (
+        'trap "echo saved by $VC_TASK_INDEX > $OUT/$VC_TASK_INDEX.txt; exit 1" TERM; '
+        '[ "$MA_PROC_START_CNT" = 1 ] || { ls $PREVIOUS; exit 0; }; '
+        f"while [ ! -e {gate} ]; do sleep 0.05; done"
+    )
+    output = Output(
+        name="OUT", access_method="env", remote=Remote(obs=RemoteObs(obs_url="obs://recovered/saved/"))
+    )
+    previous = Input(
+        name="PREVIOUS",
+        access_method="env",
+        remote=InputDataInfo(obs=InputDataInfoObs(obs_url="obs://recovered/saved/")),
+    )
+    bucket = server.data_dir / "obs" / "recovered" / "saved"
+    bucket.mkdir(parents=True)
+    (bucket / "first.txt").write_text("here from the start")
+    job_id = submit(
+        client, command, proc_retry_num="1", algorithm={"outputs": [output], "inputs": [previous]}
+    )
+    wait_until(client, job_id, "Running")
+    kill(job_id, "worker-1")
+    wait_until(client, job_id, "Completed")
+    assert {"0.txt", "2.txt", "first.txt"} <= set(log_of(client, job_id, "worker-1").split())

@@ -55,10 +55,17 @@ class HandEngine:
     seen_ms: int
     notices: int = 0
     next_port: int = 20_000
+    capacity: Capacity = CAPACITY
 
     def nodes(self) -> Sequence[Node]:
         return [
-            Node(id=NODE, ip="127.0.0.1", capacity=CAPACITY, last_seen_ms=0, seen_monotonic_ms=self.seen_ms)
+            Node(
+                id=NODE,
+                ip="127.0.0.1",
+                capacity=self.capacity,
+                last_seen_ms=0,
+                seen_monotonic_ms=self.seen_ms,
+            )
         ]
 
     def free_ports(self, node_id: NodeId, count: int, taken: frozenset[int]) -> int:
@@ -82,6 +89,7 @@ class World:
     engine: HandEngine
     supervisor: Supervisor
     jobs: Jobs
+    pools: Pools
     forgotten: list[JobId] = field(default_factory=list)
     seq: int = 0
 
@@ -129,26 +137,35 @@ async def world(tmp_path: Path, anyio_backend: str) -> AsyncIterator[World]:
         forgotten.append(job.id)
         await stores.jobs.delete(job.id)
 
-    supervisor = Supervisor(stores.jobs, engine, clock, forget=forget)
+    supervisor = Supervisor(
+        stores.jobs,
+        engine,
+        clock,
+        forget=forget,
+        closed_nodes=lambda: pools.closed_nodes(),
+        isolated_cards=lambda: pools.isolated_cards(),
+        isolate=lambda faulty, why: pools.isolate(faulty, why),
+    )
     catalog = Catalog(lambda: (), (), strict_images=False)
+    pools = Pools(
+        store=stores.pools,
+        jobs=stores.jobs,
+        catalog=catalog,
+        nodes=engine.nodes,
+        clock=clock,
+        changed=supervisor.wake,
+    )
     jobs = Jobs(
         store=stores.jobs,
         catalog=catalog,
         objects=open_objects(tmp_path / "obs"),
         clock=clock,
-        pools=Pools(
-            store=stores.pools,
-            jobs=stores.jobs,
-            catalog=catalog,
-            nodes=engine.nodes,
-            clock=clock,
-            changed=supervisor.wake,
-        ),
+        pools=pools,
         grace_seconds=5,
         wake=supervisor.wake,
         orders_changed=engine.changed,
     )
-    yield World(stores, clock, engine, supervisor, jobs, forgotten)
+    yield World(stores, clock, engine, supervisor, jobs, pools, forgotten)
     stores.close()
 
 

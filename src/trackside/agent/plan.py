@@ -116,7 +116,7 @@ def direct(launch: Launch, task_dir: Path) -> Staged | None:
 def _make_below(root: Path, *names: str) -> str:
     """Make a directory below the root, from the top: most of a job's are there already or none is.
 
-    An earlier attempt's last directory may be removed at the same time, and the job's own with it: again then.
+    An earlier attempt's last one may be removed at the same time, and the job's own with it: again then.
     """
     for _ in range(MAKE_TRIES_MAX):
         with contextlib.suppress(FileNotFoundError):

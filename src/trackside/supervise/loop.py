@@ -19,7 +19,7 @@ from trackside.schedule.values import Decision, Start
 from trackside.supervise.emptying import empty_nodes
 from trackside.supervise.recovering import Recovering
 from trackside.supervise.telling import Telling
-from trackside.supervise.watch import Labels, Watch, request_of
+from trackside.supervise.watch import Labels, Watch
 
 log = logging.getLogger(__name__)
 TICK_SECONDS = 1.0  # deadlines and silent nodes are noticed this late at most
@@ -104,14 +104,15 @@ class Supervisor:
         watch = self._watch
         try:
             events = watch.changes(jobs, self._engine.nodes(), self._clock.now_ms())
-            decisions = watch.core.handle_all(events)
-            updates, more = watch.replacing.replacements(watch.core, jobs, request_of, self._clock.now_ms())
-            updates += self._changes([*decisions, *more], jobs)
+            decided = watch.core.handle_all(events)
+            decisions, updates = watch.replacing.answered(decided, self._clock.now_ms())
+            replaced = bool(updates)
+            updates += self._changes(decisions, jobs)
             if updates:
                 await self._store.update_many(updates)  # durable before anybody acts on it
                 self._engine.changed()
-                if more or len(updates) > len(decisions):
-                    self.wake()  # what stood in for a running job's task is told to the core as its own
+            if replaced:
+                self.wake()  # the core hears of the new places as the running jobs' own
         except BaseException:
             watch.forget()  # the core believes what it decided; nobody knows how much of it was done
             raise

@@ -68,6 +68,7 @@ class Watch:
         events += self._job_changes(jobs)
         events += self._node_changes(nodes)
         events += self._pool_changes()
+        events += self.replacing.asked(jobs, request_of)
         return events
 
     def _job_changes(self, jobs: Sequence[Job]) -> Iterator[SchedulingEvent]:
