@@ -87,7 +87,8 @@ class LocalEngine:
         self.seen(node_id)
         if version == self._version and not self._closing:
             try:
-                await asyncio.wait_for(self._changed.wait(), wait_seconds)
+                async with asyncio.timeout(wait_seconds):
+                    await self._changed.wait()
             except TimeoutError:
                 return Orders(version=version)
         self.seen(node_id)

@@ -75,7 +75,8 @@ class Errands:
         waiting = self._open.get(errand_id)
         if waiting is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(waiting.closed.wait(), wait_seconds)
+                async with asyncio.timeout(wait_seconds):
+                    await waiting.closed.wait()
         return self._answers.get(errand_id)
 
     def poll(self, errand_id: str) -> Answered | None:

@@ -80,7 +80,8 @@ class Supervisor:
                 self.failures += 1
                 log.exception("a supervising round failed; the next one tries again")
             try:
-                await asyncio.wait_for(self._wake.wait(), TICK_SECONDS)
+                async with asyncio.timeout(TICK_SECONDS):  # wait_for may swallow a cancellation
+                    await self._wake.wait()
             except TimeoutError:
                 continue
 
