@@ -225,6 +225,7 @@ def build(settings: Settings) -> Parts:
         wake=supervisor.wake,
         interval_seconds=settings.sample_seconds,
         errands=errands,
+        note_disk=pools.note_disk,
     )
     chaos = Chaos(jobs=jobs, store=stores.jobs, errands=errands, clock=clock, enabled=settings.chaos)
     dialects = _dialects(data_dir, who, engine, link, chaos)

@@ -1,6 +1,7 @@
 """Every operation on pools through the official SDK, and a pool of which more is asked than it has."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -438,12 +439,14 @@ def test_a_pool_with_jobs_is_not_deleted_and_says_which(client: Any, open_dir: P
     assert details(client, job).status.phase == "Completed"
 
 
-def test_the_monitor_tells_what_the_pool_used(client: Any, open_dir: Path) -> None:
+def test_the_monitor_tells_what_the_pool_used(client: Any, pools_server: LiveServer) -> None:
     pool = create(client, "team-seen", count=1).metadata.name
     burn = "python3 -c 'import time\nend = time.time() + 3\nwhile time.time() < end: pass'"
     wait_until(client, submit(client, pool, burn), "Completed")
     # Only whole steps are told: an end this far ahead has the present five minutes among them.
     soon = f"-1.{time.time_ns() // 1_000_000 + 600_000}.20"
+
+    seen: list[float] = []
 
     def point(**query: Any) -> tuple[Any, Any] | None:
         asked = ShowPoolMonitorRequest(pool_name=pool, time_range=soon, **query)
@@ -460,11 +463,22 @@ def test_the_monitor_tells_what_the_pool_used(client: Any, open_dir: Path) -> No
             "diskUsedRate",
         }
         values = [one.statistics[0].value for one in series["cpuUsage"].data_points]
-        assert {one.statistics[0].value for one in series["diskUsedRate"].data_points} == {-1.0}
+        disks = [
+            {one.statistics[0].value for one in series[name].data_points} - {-1.0}
+            for name in ("diskCapacity", "diskAvailableCapacity", "diskUsedRate")
+        ]
+        if query.get("statistics") is None and all(disks):
+            (size,), free, used = disks
+            assert 0 < max(free) <= size
+            assert all(0 <= rate <= 100 for rate in used)
+            seen.append(size)
         known = [value for value in values if value >= 0]
         return (known, values) if known else None
 
     known, values = eventually(point, "nothing was measured")
+    eventually(lambda: point() and seen, "no disk was told")
+    there = os.statvfs(pools_server.data_dir)
+    assert seen[0] == pytest.approx(there.f_blocks * there.f_frsize / 2**20, abs=0.001)
     assert max(known) > 0
     assert -1.0 in values
     whole = eventually(lambda: point(period="300", statistics="sampleCount"), "nothing in five minutes")[0]

@@ -24,6 +24,15 @@ def detect(npu_exporter_url: str = "") -> Capacity:
     )
 
 
+def disk(directory: Path) -> tuple[int, int] | None:
+    """Return the size of the disk a directory is on, and what is free for tasks; None: it cannot be told."""
+    try:
+        found = os.statvfs(directory)
+    except OSError:
+        return None
+    return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+
+
 def host_ip() -> str:
     """Return the address other machines reach this one by; the loopback one if it is alone."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

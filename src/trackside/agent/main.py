@@ -145,6 +145,7 @@ class Agent:
             hello,
             lambda orders: self._loop.call(lambda: self._tasks.take(orders)),
             lambda seconds: self._loop.call(lambda: self._meter.set_interval(seconds)),
+            partial(capacity.disk, layout.data_dir),
         )
 
     def run(self) -> None:

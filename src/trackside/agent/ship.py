@@ -179,8 +179,10 @@ class Listener:
         hello: Hello,
         on_orders: Callable[[Orders], None],
         on_interval: Callable[[float], None],
+        disk: Callable[[], tuple[int, int] | None] = lambda: None,
     ) -> None:
         self._link = link
+        self._disk = disk  # its size and what is free, in bytes
         self._hello = msgspec.json.encode(hello)
         self._node_id = hello.node_id
         self._on_orders = on_orders
@@ -216,6 +218,8 @@ class Listener:
         node = quote(self._node_id, safe="")
         while not self._ending.is_set():
             path = f"/orders?node={node}&version={version}&wait={ORDERS_WAIT_SECONDS}"
+            if (disk := self._disk()) is not None:
+                path += f"&disk_bytes={disk[0]}&disk_free_bytes={disk[1]}"
             orders = _orders.decode(self._link.call("GET", path, wait_seconds=ORDERS_WAIT_SECONDS))
             version = orders.version
             if not self._ending.is_set():

@@ -7,7 +7,7 @@ every machine, and cannot be removed.
 import asyncio
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from trackside.domain.errors import Invalid, NameTaken, NotFound, PoolNotFound
@@ -19,6 +19,7 @@ from trackside.domain.pool import Pool, QueuePolicy
 from trackside.domain.resources import Capacity
 from trackside.ports import Clock, JobStore, Node, PoolStore
 from trackside.service.catalog import Catalog
+from trackside.service.node_disks import Disk, NodeDisks
 from trackside.service.pool_fit import check_fits_pool
 from trackside.service.pool_nodes import NodeDecision, NodeState, decision_document, read_decision
 from trackside.service.pool_record import (
@@ -72,6 +73,7 @@ class Pools:
         self._line = line  # who waits in a pool, in order, as scheduling sees it
         self._records = {DEFAULT_POOL: default_record(clock.now_ms(), default_policy)}
         self._decisions: dict[str, NodeDecision] = {}  # by machine
+        self._disks = NodeDisks()
         self._changing = asyncio.Lock()  # memory changes in the order of the database
 
     async def load(self) -> None:
@@ -286,6 +288,15 @@ class Pools:
         """Return how many of the caller's jobs of each kind are in each phase in a pool."""
         self.show(pool_id)
         return await self._jobs.counts(caller.project_id, pool_id=pool_id)
+
+    def note_disk(self, node_id: NodeId, total_bytes: int, free_bytes: int) -> None:
+        """Take note of how full the disk of a machine is now."""
+        if any(node.id == node_id for node in self._nodes()):
+            self._disks.note(node_id, Disk(total_bytes, free_bytes), self._clock.now_ms())
+
+    def disks(self, record: PoolRecord, minutes: Iterable[int]) -> dict[int, Disk]:
+        """Return the disks of a pool's machines together, in the minutes in which all of them were told."""
+        return self._disks.together([node.id for node in self.nodes(record)], minutes)
 
     def addresses(self) -> dict[NodeId, str]:
         """Return where each machine is."""

@@ -115,7 +115,9 @@ async def show_monitor(call: Call) -> MonitorAnswer:
     record = call.services.pools.show(call.path["pool_name"])
     statistic = one_of("statistics", call.query_one("statistics") or "maximum", STATISTICS)
     asked = steps(call.query_one("time_range") or DEFAULT_RANGE, call.query_one("period") or "60", _now_ms())
-    monitor = PoolMonitor(record.id, call.services.pools.capacity(record), asked)
+    pools = call.services.pools
+    disks = pools.disks(record, range(asked.start, asked.stop, MINUTE_MS))
+    monitor = PoolMonitor(record.id, pools.capacity(record), asked, disks)
     for job in await _recent_jobs(call, record.id, asked.start):
         means = await call.services.metrics.series(
             call.caller, job.id, task=None, start_ms=asked.start, end_ms=asked.stop, step_ms=MINUTE_MS

@@ -1,7 +1,7 @@
 """Knows how much the jobs of a pool used over time, as a share of the pool; knows no HTTP.
 
 What is told is what Trackside measures: the tasks of the caller's jobs in the pool. What else runs on the
-machines is not in it.
+machines is not in it, except on their disks, which are told whole.
 """
 
 import re
@@ -21,6 +21,7 @@ from trackside.domain.job import Job
 from trackside.domain.metric import MINUTE_MS, Metric
 from trackside.domain.resources import Accelerator, Capacity, Resources
 from trackside.ports import SeriesKey
+from trackside.service.node_disks import Disk
 
 NO_SAMPLE = -1.0
 POINTS_MAX = 1440
@@ -30,19 +31,20 @@ NAMESPACE = "trackside"
 DEFAULT_RANGE = "-1.-1.60"
 _RANGE = re.compile(r"(-1|[0-9]{1,15})\.(-1|[0-9]{1,15})\.(-1|[0-9]{1,9})\Z")
 
-# None: not measured, so there is never a value.
-METRIC_OF: dict[str, Metric | None] = {
+METRIC_OF: dict[str, Metric] = {
     "cpuUsage": Metric.CPU_PERCENT,
     "memUsedRate": Metric.MEMORY_PERCENT,
     "gpuUtil": Metric.GPU_PERCENT,
     "gpuMemUsage": Metric.GPU_MEMORY_PERCENT,
     "npuUtil": Metric.NPU_PERCENT,
     "npuMemUsage": Metric.NPU_MEMORY_PERCENT,
-    "diskCapacity": None,
-    "diskAvailableCapacity": None,
-    "diskUsedRate": None,
 }
-_UNIT_OF = {"diskCapacity": "Megabytes", "diskAvailableCapacity": "Megabytes"}
+MEGABYTE = 1024 * 1024
+DISK_VALUE_OF: dict[str, tuple[str, Callable[[Disk], float]]] = {
+    "diskCapacity": ("Megabytes", lambda disk: disk.total_bytes / MEGABYTE),
+    "diskAvailableCapacity": ("Megabytes", lambda disk: disk.free_bytes / MEGABYTE),
+    "diskUsedRate": ("Percent", lambda disk: 100 * (1 - disk.free_bytes / disk.total_bytes)),
+}
 STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
     "maximum": max,
     "minimum": min,
@@ -93,6 +95,7 @@ class PoolMonitor:
     pool_id: str
     capacity: Capacity
     steps: range
+    disks: Mapping[int, Disk] = field(default_factory=dict)  # of the pool's machines together, by minute
     _sums: dict[tuple[Metric, int], float] = field(default_factory=lambda: defaultdict(float))
 
     def add(self, job: Job, means: Means) -> None:
@@ -112,24 +115,24 @@ class PoolMonitor:
     def answer(self, statistic: str) -> Iterator[MonitorSeries]:
         """Yield every metric, each step as the statistic of its minutes."""
         for name, metric in METRIC_OF.items():
-            unit = _UNIT_OF.get(name, "Percent")
-            points = []
-            for at_ms in self.steps:
-                value = MonitorStatistic(
-                    statistic=statistic, value=_value(statistic, self._minutes(metric, at_ms))
-                )
-                points.append(DataPoint(timestamp=at_ms, unit=unit, statistics=[value]))
-            dimensions = [Dimension(name="clusterId", value=self.pool_id)]
-            yield MonitorSeries(
-                metric=MonitorMetric(dimensions=dimensions, metric_name=name, namespace=NAMESPACE),
-                data_points=points,
-            )
+            used = {minute: value for (of, minute), value in self._sums.items() if of is metric}
+            yield self._series(name, "Percent", statistic, used)
+        for name, (unit, value_of) in DISK_VALUE_OF.items():
+            told = {minute: value_of(disk) for minute, disk in self.disks.items() if disk.total_bytes}
+            yield self._series(name, unit, statistic, told)
 
-    def _minutes(self, metric: Metric | None, at_ms: int) -> list[float]:
-        if metric is None:
-            return []
-        minutes: Iterable[int] = range(at_ms, at_ms + self.steps.step, MINUTE_MS)
-        return [self._sums[metric, minute] for minute in minutes if (metric, minute) in self._sums]
+    def _series(self, name: str, unit: str, statistic: str, by_minute: Mapping[int, float]) -> MonitorSeries:
+        points = []
+        for at_ms in self.steps:
+            minutes: Iterable[int] = range(at_ms, at_ms + self.steps.step, MINUTE_MS)
+            values = [by_minute[minute] for minute in minutes if minute in by_minute]
+            value = MonitorStatistic(statistic=statistic, value=_value(statistic, values))
+            points.append(DataPoint(timestamp=at_ms, unit=unit, statistics=[value]))
+        dimensions = [Dimension(name="clusterId", value=self.pool_id)]
+        return MonitorSeries(
+            metric=MonitorMetric(dimensions=dimensions, metric_name=name, namespace=NAMESPACE),
+            data_points=points,
+        )
 
 
 def _known(key: SeriesKey) -> Metric | None:

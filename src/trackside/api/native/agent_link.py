@@ -17,6 +17,7 @@ from trackside.ports import JobStore, Update
 from trackside.service.errands import Errands
 
 ORDER_WAIT_SECONDS_MAX = 60.0
+DISK_BYTES_MAX = 2**62
 PREFIX = "/api/trackside/v1/agent"
 
 
@@ -48,7 +49,9 @@ class AgentLink:
         interval_seconds: float,
         errands: Errands,
         boot_ms: Callable[[], int] = boot_ms,
+        note_disk: Callable[[NodeId, int, int], None] = lambda *_: None,
     ) -> None:
+        self._note_disk = note_disk
         self._errands = errands
         self._engine = engine
         self._store = store
@@ -85,6 +88,8 @@ class AgentLink:
                     Param(name="node", required=True, max_length=256),
                     Param(name="version", type=int, required=True, minimum=0),
                     Param(name="wait", type=int, minimum=0, maximum=int(ORDER_WAIT_SECONDS_MAX)),
+                    Param(name="disk_bytes", type=int, minimum=0, maximum=DISK_BYTES_MAX),
+                    Param(name="disk_free_bytes", type=int, minimum=0, maximum=DISK_BYTES_MAX),
                 ),
             ),
             Operation(
@@ -109,6 +114,9 @@ class AgentLink:
         assert node is not None, "the parameter is required"
         version = int(call.query_one("version") or 0)
         wait = float(call.query_one("wait") or 0)
+        disk = call.query_one("disk_bytes"), call.query_one("disk_free_bytes")
+        if disk[0] is not None and disk[1] is not None:
+            self._note_disk(NodeId(node), int(disk[0]), int(disk[1]))
         return await self._engine.orders(NodeId(node), version, wait_seconds=wait)
 
     async def _reports(self, call: Call) -> ReportAck:

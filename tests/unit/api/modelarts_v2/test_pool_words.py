@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.persistence.making import make_job, make_spec, make_task
-from trackside.api.modelarts_v2.pool_monitor import METRIC_OF, PoolMonitor, steps
+from trackside.api.modelarts_v2.pool_monitor import DISK_VALUE_OF, METRIC_OF, PoolMonitor, steps
 from trackside.api.modelarts_v2.pool_words import (
     annotations_of,
     change_of,
@@ -23,6 +23,7 @@ from trackside.domain.phase import Phase
 from trackside.domain.pool import QueuePolicy, Quota
 from trackside.domain.resources import GIB, Accelerator, Capacity, Resources
 from trackside.ports import SeriesKey
+from trackside.service.node_disks import Disk
 from trackside.service.pool_record import Holder, PoolChange, changed, decode, default_record, encode
 
 NOW_MS = 1_700_000_000_000 // MINUTE_MS * MINUTE_MS + 12_345
@@ -190,10 +191,24 @@ def monitored(statistic: str, step_minutes: int = 1) -> dict[str, list[float]]:
 
 def test_the_monitor_is_in_percent_of_the_pool() -> None:
     told = monitored("maximum")
-    assert set(told) == set(METRIC_OF)
+    assert set(told) == {*METRIC_OF, *DISK_VALUE_OF}
     assert told["cpuUsage"] == [25.0, 25.0, 37.5, -1.0]
     assert told["gpuUtil"] == [40.0, -1.0, -1.0, -1.0]
     assert told["npuUtil"] == told["diskCapacity"] == [-1.0] * 4
+
+
+def test_the_monitor_tells_the_disks_where_they_were_told() -> None:
+    disks = {MINUTE_MS: Disk(8 * 2**20, 2 * 2**20), 2 * MINUTE_MS: Disk(0, 0)}
+    steps = range(0, 3 * MINUTE_MS, MINUTE_MS)
+    monitor = PoolMonitor("pool", Capacity(cpu_cores=8, memory_bytes=GIB), steps, disks)
+    told = {
+        one.metric.metric_name: [(point.unit, point.statistics[0].value) for point in one.data_points]
+        for one in monitor.answer("average")
+    }
+    absent = ("Megabytes", -1.0)
+    assert told["diskCapacity"] == [absent, ("Megabytes", 8.0), absent]
+    assert told["diskAvailableCapacity"] == [absent, ("Megabytes", 2.0), absent]
+    assert told["diskUsedRate"][1] == ("Percent", 75.0)
 
 
 @pytest.mark.parametrize(
