@@ -66,13 +66,18 @@ def ingest(found: dict[str, Figures] | None = None) -> None:
     alone = found is None
     found = found or _stores()
     end_ms = time.time_ns() // 1_000_000 // SPAN_MS * SPAN_MS  # so that all can be compacted
-    whole = Workload(1, 1024, DAY_MS // TICK_MS, end_ms - DAY_MS, ("cpu_percent",))
-    every: dict[str, tuple[Workload, list[Workload]]] = {}
-    small = Workload(10, 8, DAY_MS // TICK_MS, end_ms - DAY_MS)
-    every["1,280 series, 24 h, over HTTP"] = small, [small]
-    large = Workload(1, 1024, 23 * HOUR_MS // TICK_MS, end_ms - DAY_MS, ("cpu_percent",))
-    every["16,384 series, over HTTP"] = whole, [large, Workload(1, 1024, HOUR_MS // TICK_MS, large.end_ms)]
-    for title, (jobs, workloads) in every.items():
+    day_ms = end_ms - DAY_MS
+    small = Workload(10, 8, DAY_MS // TICK_MS, day_ms)
+    every = Workload(1, 1024, 2 * HOUR_MS // TICK_MS, end_ms - 2 * HOUR_MS)
+    one_metric = Workload(1, 1024, 23 * HOUR_MS // TICK_MS, day_ms, ("cpu_percent",))
+    last_hour = Workload(1, 1024, HOUR_MS // TICK_MS, end_ms - HOUR_MS)
+    whole = Workload(1, 1024, DAY_MS // TICK_MS, day_ms, ("cpu_percent",))
+    fed = {
+        "HTTP, 1,280 series, 24 h": (small, [small]),
+        "HTTP, 16,384 series, 2 h": (every, [every]),
+        "HTTP, 1,024 then 16,384 series": (whole, [one_metric, last_hour]),  # as for the questions
+    }
+    for title, (jobs, workloads) in fed.items():
         samples = sum(workload.samples for workload in workloads)
         for name, one in found.items():
             progress(f"{name}: {title}, {samples / 1e6:.1f} million samples")

@@ -34,6 +34,7 @@ from trackside.ports import Update
 from trackside.wiring import build
 
 START_SECONDS = 30.0
+IDLE_SECONDS = 0.05  # of processor time in one second: nothing is being done
 NODE = NodeId("bench")
 SERVE = [sys.executable, "-m", "trackside", "serve", "--port=0"]
 DLC_NAME = {"cpu_percent": "CpuCoreUsage"}
@@ -155,9 +156,13 @@ class Server:
         return float(used.user + used.system)
 
     def wait_compacted(self) -> None:
-        """Wait until the journal is empty."""
+        """Wait until the journal is empty and what was made of it was read ahead."""
         while any(file.stat().st_size for file in self._data_dir.glob("metrics.journal-*")):
             time.sleep(0.2)
+        before, used = -1.0, self.cpu_seconds()
+        while used - before > IDLE_SECONDS:
+            time.sleep(1)
+            before, used = used, self.cpu_seconds()
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -32,11 +32,11 @@ from trackside.metricstore.writing import Writing
 log = logging.getLogger(__name__)
 
 DAY_MS = 86_400_000
-HEAD_SAMPLES_MAX = (
-    1 << 22
-)  # in memory, mostly 8 bytes each; beyond it they are compacted before their span is over
+# In memory, mostly 8 bytes each; beyond it they are compacted before their span is over.
+HEAD_SAMPLES_MAX = 1 << 23
 GRACE_MS = 120_000  # how long after its end a span is compacted
 MAINTENANCE_SECONDS = 10.0
+COMPACTION_SECONDS = 60.0  # between two: a node that ships the spool of hours is not merged batch by batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +179,7 @@ class EmbeddedMetricStore(Answers):
 
     def _keep_house(self) -> None:
         moved = 1  # what was there before counts as new
+        compacted = -COMPACTION_SECONDS
         while not self._house.ending:
             try:
                 if moved:
@@ -187,7 +188,10 @@ class EmbeddedMetricStore(Answers):
                 self._house.wake.clear()
                 if self._house.ending:
                     return
-                moved = self.compact(everything=len(self._head) > HEAD_SAMPLES_MAX)
+                moved, full = 0, len(self._head) > HEAD_SAMPLES_MAX
+                if full or time.monotonic() - compacted >= COMPACTION_SECONDS:
+                    moved = self.compact(everything=full)
+                    compacted = time.monotonic() if moved else compacted
                 if self._expired_span != self._now_ms() // SPAN_MS:
                     self.expire()
             except Exception:

@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from trackside.metricstore import columns, sealed
-from trackside.metricstore.columns import BINARY, DECIMALS_MAX, WHOLE_MAX, Bytes, Floats, Ints
+from trackside.metricstore.columns import WHOLE_MAX, Bools, Bytes, Floats, Ints
 from trackside.metricstore.layout import GROUP_BITS, SPAN_MINUTES, block_group, block_span
 from trackside.metricstore.samples import Cells
 
@@ -110,12 +110,13 @@ def _placed(slots: Bytes, where: tuple[Ints, Ints], cells: Column, blank: Column
 
 def _decimals(totals: Floats, count: Ints, parts: columns.Segments) -> Bytes:
     """Return, per segment, how few decimals tell its sums, within what adding floats may be off by."""
-    found = np.full(len(parts), BINARY, np.uint8)
-    for decimals in range(DECIMALS_MAX + 1):
-        scaled = totals * 10.0**decimals
-        near = np.abs(scaled - np.rint(scaled)) <= np.abs(scaled) * ROUNDING * count
-        fits = np.logical_and.reduceat(near & (np.abs(scaled) < WHOLE_MAX), parts.starts)
-        found[fits & (found == BINARY)] = decimals
-        if (found != BINARY).all():
-            break
-    return found
+
+    def exact(where: columns.Where, powers: Floats) -> Bools:
+        scaled = totals[where] * powers
+        size = np.abs(scaled)
+        told: Bools = (np.abs(scaled - np.rint(scaled)) <= size * ROUNDING * count[where]) & (
+            size < WHOLE_MAX
+        )
+        return told
+
+    return columns.fewest_decimals(exact, parts)
