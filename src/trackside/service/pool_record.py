@@ -55,6 +55,7 @@ class PoolRecord:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     declared: Mapping[str, Any] = field(default_factory=dict)  # a dialect's other words, given back
+    policy_setting: QueuePolicy | None = None  # of `default`: what the setting said when it last counted
 
     @property
     def id(self) -> str:
@@ -80,7 +81,17 @@ class PoolChange:
 def default_record(created_at_ms: int, policy: QueuePolicy) -> PoolRecord:
     """Return the pool that always is: all machines."""
     pool = Pool(id=DEFAULT_POOL, policy=policy)
-    return PoolRecord(pool=pool, name=DEFAULT_POOL, created_at_ms=created_at_ms)
+    return PoolRecord(pool=pool, name=DEFAULT_POOL, created_at_ms=created_at_ms, policy_setting=policy)
+
+
+def with_policy_setting(record: PoolRecord, setting: QueuePolicy) -> PoolRecord:
+    """Return `default` with the setting's policy if the setting is another than before; else as it is.
+
+    So the setting counts once when it is changed, and a policy that the pool was given since stays.
+    """
+    if record.policy_setting in (None, setting):  # one of an earlier version does not know what it was
+        return replace(record, policy_setting=setting)
+    return replace(record, policy_setting=setting, pool=replace(record.pool, policy=setting))
 
 
 def encode(record: PoolRecord) -> dict[str, Any]:

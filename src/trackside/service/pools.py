@@ -5,6 +5,7 @@ every machine, and cannot be removed.
 """
 
 import asyncio
+import logging
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,10 +34,12 @@ from trackside.service.pool_record import (
     encode,
     share_capacity,
     with_nodes,
+    with_policy_setting,
     with_shares,
 )
 from trackside.service.pool_use import PoolUse, queue_order, total_capacity
 
+log = logging.getLogger(__name__)
 POOLS_MAX = 1000
 COUNT_MAX = 100_000
 ISOLATED_BY = "trackside"
@@ -71,6 +74,7 @@ class Pools:
         self._clock = clock
         self._told = changed
         self._line = line  # who waits in a pool, in order, as scheduling sees it
+        self._default_policy = default_policy
         self._records = {DEFAULT_POOL: default_record(clock.now_ms(), default_policy)}
         self._decisions: dict[str, NodeDecision] = {}  # by machine
         self._disks = NodeDisks()
@@ -83,8 +87,13 @@ class Pools:
         self._decisions = {
             node_id: read_decision(document) for node_id, document in await self._store.nodes()
         }
-        if DEFAULT_POOL not in stored:  # from now on it has a birthday
-            await self._store.put(DEFAULT_POOL, encode(self._records[DEFAULT_POOL]))
+        default = with_policy_setting(self._records[DEFAULT_POOL], self._default_policy)
+        if DEFAULT_POOL not in stored or default != self._records[DEFAULT_POOL]:  # or it has its birthday
+            await self._store.put(DEFAULT_POOL, encode(default))
+            self._records[DEFAULT_POOL] = default
+        if default.pool.policy is not self._default_policy:
+            told = "the pool %s keeps the queue policy %s that it was given; the setting says %s"
+            log.info(told, DEFAULT_POOL, default.pool.policy, self._default_policy)
 
     def all(self) -> tuple[Pool, ...]:
         """Return every pool as scheduling sees it."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from trackside.config import FlavorSetting, Settings
@@ -75,9 +76,10 @@ class World:
         )
         return self.run(self.parts.services.jobs.submit(caller, spec))
 
-    def reopen(self) -> None:
-        """Build the server's inside anew from what is stored."""
+    def reopen(self, **settings: object) -> None:
+        """Build the server's inside anew from what is stored, perhaps with other settings."""
         self.close()
+        self.settings = msgspec.structs.replace(self.settings, **settings)
         self.open()
 
     def close(self) -> None:
@@ -233,6 +235,29 @@ def test_a_job_and_the_end_of_its_pool_at_once(world: World) -> None:
             world.run(world.pools.delete("short"))
         else:
             assert isinstance(job, PoolNotFound)
+
+
+def test_the_setting_of_the_policy_counts_when_it_is_changed(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    def policy() -> QueuePolicy:
+        return world.pools.show("default").pool.policy
+
+    caplog.set_level("INFO")
+    assert policy() is QueuePolicy.FIFO
+    world.reopen(queue_policy="tiered")
+    assert policy() is QueuePolicy.TIERED
+    world.run(world.pools.change("default", PoolChange(policy=QueuePolicy.TRAVERSAL)))
+    assert "keeps the queue policy" not in caplog.text
+    world.reopen()
+    assert policy() is QueuePolicy.TRAVERSAL, "what the pool was given since stays"
+    assert (
+        "default keeps the queue policy traversal that it was given; the setting says tiered" in caplog.text
+    )
+    world.reopen(queue_policy="fifo")
+    assert policy() is QueuePolicy.FIFO
+    world.reopen()
+    assert policy() is QueuePolicy.FIFO
 
 
 def test_a_job_is_refused_where_its_affinity_can_never_be_met(world: World) -> None:
