@@ -268,12 +268,14 @@ def _told(code: ReasonCode, hint: str) -> Callable[[Job, Task, Ended], Reason]:
 
 
 def _shim_lost(job: Job, task: Task, news: Ended) -> Reason:
-    del job, news
+    del job
+    seen = news.evidence or _NOTHING_SEEN
     return Reason(
         text=f"{task.name} ended with an unknown exit code: the process that watched it was killed",
         code=ReasonCode.SHIM_LOST,
         certainty=Certainty.UNKNOWN,
         task=task.name,
+        evidence=_words(seen.host_oom, *_last_words(seen)),
         hint="its remaining processes were cleaned up; the log has what it printed",
     )
 
