@@ -93,8 +93,12 @@ def test_a_job_of_high_priority_preempts_one_that_runs_again_later(
     again = wait_until(site.client, soft, "Pending")
     assert again.status.secondary_phase == "Queuing"
     (first,) = again.status.running_records
-    assert first.end_reason == "preempted by high (priority 3)"
+    assert (first.end_reason, first.end_related_task) == ("preempted by high (priority 3)", None)
     assert first.end_at >= first.start_at
+    (record, _) = site.get(f"/api/trackside/v1/jobs/{soft}")["records"]
+    assert (record["reason"]["code"], record["reason"]["certainty"]) == ("preempted", "certain")
+    assert record["culprit"] is None, "nobody failed"
+    assert "higher priority" in record["reason"]["hint"]
     assert details(site.client, firm).status.phase == "Running", "who may not be preempted goes on"
     line = eventually(lambda: site.explain(waiting)["pending"], "nobody says why it waits")
     assert [one["name"] for one in line["ahead"]] == ["soft"], "the preempted one is first of its priority"

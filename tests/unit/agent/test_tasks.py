@@ -19,10 +19,11 @@ from trackside.agent.loop import Loop
 from trackside.agent.plan import Node
 from trackside.agent.sandbox import Identity
 from trackside.agent.stage import Staged, StagingError
+from trackside.agent.state import TaskFiles
 from trackside.agent.task import Tools
 from trackside.agent.tasks import Tasks
 from trackside.collect.probe import ExitTotals, TaskProbe
-from trackside.domain.evidence import DeviceFault
+from trackside.domain.evidence import DeviceFault, Evidence
 from trackside.domain.exchange import EndCause, Ended, Launch, Orders, Report, Stop, TaskKey
 from trackside.domain.job import JobId, TaskName
 from trackside.domain.resources import Capacity, Resources
@@ -180,3 +181,31 @@ def _held(node: Bench) -> int:
     while (pid := record.lock_holder(str(node.layout.agent_dir / "forker.lock"))) is None:
         pass
     return pid
+
+
+def test_what_a_shim_of_an_earlier_version_left_is_understood(bench: Callable[..., Bench]) -> None:
+    here = bench(_never)
+    files = TaskFiles(here.layout.state_dir(KEY))
+    files.save_order(_launch())
+    (files.directory / record.SHIM).write_text("")
+    left = {
+        "cause": "exited",
+        "message": "",
+        "exit_code": 3,
+        "signal": None,
+        "at_ms": 1_000,
+        "ended_boot_ms": 900,
+        "duration_ms": 50,
+        "cpu_seconds": 0.1,
+        "max_rss_bytes": 1,
+        "read_bytes": None,
+        "write_bytes": None,
+        "stop_asked": False,
+        "oom_kills": 0,
+        "memory_peak_bytes": None,
+    }
+    record.overwrite(str(files.directory / record.EXIT), left)
+    here.tasks.adopt(set())
+    ended = next(report.ended for report in here.reports if report.ended is not None)
+    assert (ended.exit_code, ended.ended_boot_ms) == (3, 900)
+    assert ended.evidence == Evidence()
