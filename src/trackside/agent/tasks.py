@@ -247,6 +247,7 @@ class Tasks:
             cgroup=task.dirs,
             custom_metrics=launch.custom_metrics,
             log_patterns=launch.log_patterns,
+            log_file=self._tools.node.layout.log_file(task.key),
         )
         self._tools.meters.add(probe)
         self._endings.deliver(task)

@@ -4,6 +4,7 @@ Every sample covers the time since the one before it. A task that is watched fro
 from zero at its shim's start; one that is found running is counted from what it had used by then.
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping
 
@@ -28,7 +29,16 @@ _NETWORK = (Metric.NETWORK_RECEIVE_BYTES_PER_SECOND, Metric.NETWORK_SEND_BYTES_P
 _COUNTERS = (Metric.CPU_PERCENT, *_DISK, *_NETWORK)
 _MACHINE_CORES = os.cpu_count() or 1
 # Codes and counts, of which the newest counts and a mean says nothing.
-_NEWEST = frozenset({Metric.MEMORY_PEAK_BYTES, Metric.GPU_ECC_ERRORS, Metric.GPU_XID, Metric.NPU_ERROR_CODE})
+_NEWEST = frozenset(
+    {
+        Metric.IO_BYTES,
+        Metric.LOG_BYTES,
+        Metric.MEMORY_PEAK_BYTES,
+        Metric.GPU_ECC_ERRORS,
+        Metric.GPU_XID,
+        Metric.NPU_ERROR_CODE,
+    }
+)
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -105,6 +115,7 @@ class TaskMeter:
         if network:
             self._network_read = True
             self._see(_NETWORK, self.network.read(), now_ms)
+        self._see_totals()
         self._see_memory()
         self.read_cards(cards)
 
@@ -156,6 +167,15 @@ class TaskMeter:
     def _see(self, metrics: tuple[Metric, Metric], values: tuple[int, int], now_ms: int) -> None:
         for metric, value in zip(metrics, values, strict=True):
             self._counters[metric].see(value, now_ms)
+
+    def _see_totals(self) -> None:
+        """Take what tells whether the task does anything: counted up, so that no gap hides a change."""
+        moved = self.tree.call_bytes
+        if moved is not None:
+            self._gauge(Metric.IO_BYTES, None).see(moved)
+        if self.probe.log_file is not None:
+            with contextlib.suppress(FileNotFoundError):
+                self._gauge(Metric.LOG_BYTES, None).see(os.stat(self.probe.log_file).st_size)
 
     def _see_memory(self) -> None:
         memory = self._memory.read(self.tree)

@@ -36,6 +36,7 @@ class TaskProbe:
     cgroup: CgroupDirs | None = None
     custom_metrics: tuple[MetricSource, ...] = ()  # where the job's own metrics are read
     log_patterns: tuple[tuple[str, str], ...] = ()  # (name, regular expression) of numbers in its log
+    log_file: Path | None = None  # where its output goes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ class Usage(NamedTuple):
     child_ticks: int
     read_bytes: int
     write_bytes: int
+    call_bytes: int  # read and written by system calls, whatever became of it
 
 
 class Stat(NamedTuple):
@@ -51,19 +52,20 @@ def parse_stat(text: bytes) -> Stat:
     )
 
 
-def parse_io(text: bytes) -> tuple[int, int]:
-    """Return read_bytes and write_bytes of /proc/PID/io: what went to and came from the device."""
+def parse_io(text: bytes) -> tuple[int, int, int]:
+    """Return of /proc/PID/io what came from and went to the device, and what all calls moved together."""
     fields = text.split()
-    return int(fields[9]), int(fields[11])
+    return int(fields[9]), int(fields[11]), int(fields[1]) + int(fields[3])
 
 
 class Process:
     """One process of a task, read through files that stay open."""
 
-    __slots__ = ("_io", "_stat", "io_denied", "pid", "start_ticks", "status")
+    __slots__ = ("_io", "_stat", "io_denied", "parent", "pid", "start_ticks", "status")
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
+        self.parent = 0
         self.start_ticks: int | None = None
         self.io_denied = False
         self.status = ProcFile(f"/proc/{pid}/status")
@@ -80,23 +82,23 @@ class Process:
             self.start_ticks = stat.start_ticks
         elif self.start_ticks != stat.start_ticks:
             return None  # the pid went to another process
-        read_bytes, write_bytes = self._read_io()
-        return Usage(stat.own_ticks, stat.child_ticks, read_bytes, write_bytes)
+        self.parent = stat.parent
+        return Usage(stat.own_ticks, stat.child_ticks, *self._read_io())
 
     def close(self) -> None:
         """Close the process's files."""
         for file in (self._stat, self._io, self.status):
             file.close()
 
-    def _read_io(self) -> tuple[int, int]:
+    def _read_io(self) -> tuple[int, int, int]:
         if self.io_denied:
-            return 0, 0
+            return 0, 0, 0
         try:
             text = self._io.read()
         except PermissionError:  # it changed its user; its disk bytes cannot be known
             self.io_denied = True
-            return 0, 0
-        return parse_io(text) if text else (0, 0)
+            return 0, 0, 0
+        return parse_io(text) if text else (0, 0, 0)
 
 
 class ProcessTree:
@@ -109,7 +111,7 @@ class ProcessTree:
         self.shim_own_ticks = 0  # processor time of the shim itself, which is not the task's
         self._procs = _cgroup_procs(cgroup)
         self._usage: dict[Process, Usage] = {}
-        self._kept = Usage(0, 0, 0, 0)
+        self._kept = Usage(0, 0, 0, 0, 0)
 
     @property
     def searched(self) -> bool:
@@ -155,6 +157,13 @@ class ProcessTree:
         )
 
     @property
+    def call_bytes(self) -> int | None:
+        """Return bytes moved by system calls since the start, guests' left out; None if not for us."""
+        if any(process.io_denied for process in self._usage):
+            return None
+        return sum(usage.call_bytes for usage in self._usage.values()) + self._kept.call_bytes
+
+    @property
     def shim_disk_bytes(self) -> tuple[int, int]:
         """Return the bytes that the shim and the children it has reaped read and wrote."""
         shim = self._usage.get(self.shim)
@@ -193,8 +202,25 @@ class ProcessTree:
             if self.processes.pop(process.pid, None) is not None or process in known:
                 gone.add(process)
             process.close()
+        guests = () if self.searched else [one for one in self.processes.values() if self._is_guest(one)]
+        for process in guests:
+            usage[process] = usage[process]._replace(call_bytes=0)
         self._usage = usage
         return gone
+
+    def _is_guest(self, process: Process) -> bool:
+        """Say whether a process was put into the task's cgroup from outside, to read its own metrics there.
+
+        It uses what the task was given, but what it reads and writes says nothing of what the task does.
+        """
+        for _ in range(len(self.processes)):
+            if process.parent == self.shim.pid:
+                return False
+            parent = self.processes.get(process.parent)
+            if parent is None:
+                break
+            process = parent
+        return True
 
     def _without_own(self, usage: Usage) -> Usage:
         self.shim_own_ticks = usage.own_ticks
@@ -210,11 +236,13 @@ class ProcessTree:
         )
         read_bytes = sum(u.read_bytes for u in lost) - sum(n.read_bytes - o.read_bytes for n, o in grown)
         write_bytes = sum(u.write_bytes for u in lost) - sum(n.write_bytes - o.write_bytes for n, o in grown)
+        call_bytes = sum(u.call_bytes for u in lost) - sum(n.call_bytes - o.call_bytes for n, o in grown)
         self._kept = Usage(
             0,
             self._kept.child_ticks + max(0, ticks),
             self._kept.read_bytes + max(0, read_bytes),
             self._kept.write_bytes + max(0, write_bytes),
+            self._kept.call_bytes + max(0, call_bytes),
         )
 
 

@@ -18,6 +18,8 @@ class Metric(StrEnum):
     SHM_USED_BYTES = "shm_used_bytes"
     DISK_READ_BYTES_PER_SECOND = "disk_read_bytes_per_second"
     DISK_WRITE_BYTES_PER_SECOND = "disk_write_bytes_per_second"
+    IO_BYTES = "io_bytes"  # since its start
+    LOG_BYTES = "log_bytes"  # since its start
     NETWORK_RECEIVE_BYTES_PER_SECOND = "network_receive_bytes_per_second"
     NETWORK_SEND_BYTES_PER_SECOND = "network_send_bytes_per_second"
     GPU_PERCENT = "gpu_percent"

@@ -1,9 +1,12 @@
 """The same questions answered by real cgroups, of whichever versions this machine lets us make."""
 
 import os
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -135,6 +138,38 @@ def test_sockets(sensors: Sensors, clock: Clock, cgroup: CgroupDirs) -> None:
         received = used(samples, Metric.NETWORK_RECEIVE_BYTES_PER_SECOND, began_ms, "b")
         assert sent == pytest.approx(MIB, rel=0.01)
         assert received == pytest.approx(MIB, rel=0.01)
+
+
+def test_what_a_guest_reads_and_writes_is_not_the_tasks(
+    sensors: Sensors, clock: Clock, cgroup: CgroupDirs, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    log.write_text("hello\n")
+    echo = [sys.executable, "-c", "[print(line * 9999, flush=True) for line in iter(input, 'end')]"]
+    with (
+        task(cgroup=cgroup) as ours,
+        subprocess.Popen(echo, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as guest,
+    ):
+        assert guest.stdin is not None
+        assert guest.stdout is not None
+        sensors.add(replace(ours.probe, log_file=log))
+        for place in (cgroup.memory, cgroup.cpuacct, cgroup.pids, cgroup.unified):
+            if place is not None:
+                (place / "cgroup.procs").write_text(str(guest.pid))
+        before = one(next_pass(sensors, clock), Metric.IO_BYTES).value
+        for _ in range(2):
+            guest.stdin.write("go\n")
+            guest.stdin.flush()
+            assert guest.stdout.readline()
+            samples = next_pass(sensors, clock)
+            assert one(samples, Metric.IO_BYTES).value == before
+        assert one(samples, Metric.LOG_BYTES).value == 6
+        guest.stdin.write("end\n")
+        guest.stdin.flush()
+        guest.wait()
+        assert one(next_pass(sensors, clock), Metric.IO_BYTES).value == before
+        ours.do(f"write({str(tmp_path / 'data')!r}, 1)")
+        assert one(next_pass(sensors, clock), Metric.IO_BYTES).value >= before + MIB
 
 
 def test_a_cgroup_that_is_gone_gives_no_memory_and_no_harm(

@@ -42,11 +42,11 @@ def test_stat_is_read_whatever_the_process_calls_itself() -> None:
     assert (stat.parent, stat.own_ticks, stat.child_ticks, stat.start_ticks) == (3, 14 + 15, 16 + 17, 22)
 
 
-def test_io_is_what_reached_the_device() -> None:
+def test_io_is_what_reached_the_device_and_what_was_called_for() -> None:
     text = (
         b"rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 50\nwrite_bytes: 60\ncancelled_write_bytes: 7\n"
     )
-    assert parse_io(text) == (50, 60)
+    assert parse_io(text) == (50, 60, 3)
 
 
 def test_children_and_orphans_belong_to_the_task_and_neighbours_do_not(scan: ProcessScan) -> None:
@@ -118,6 +118,27 @@ def test_disk_bytes_of_a_reaped_child_are_counted_once(scan: ProcessScan, tmp_pa
             running.do(step)
             refreshed(tree, scan)
         assert tree.disk_bytes[1] - before == pytest.approx(8 * MIB, rel=0.02)
+        tree.close()
+
+
+def test_what_calls_moved_is_counted_once_and_stands_still_with_the_task(
+    scan: ProcessScan, tmp_path: Path
+) -> None:
+    with task() as running:
+        tree = tree_of(running)
+        refreshed(tree, scan)
+        before = tree.call_bytes
+        assert before is not None
+        writing = f"write({str(tmp_path / 'data')!r}, 8)"
+        for step in ("start('c')", f"tell('c', {writing!r})", "end('c')", "None"):
+            running.do(step)
+            refreshed(tree, scan)
+        after = tree.call_bytes
+        assert after is not None
+        assert 8 * MIB <= after - before < 12 * MIB  # what Python reads to start is among it
+        for _ in range(3):
+            refreshed(tree, scan)
+            assert tree.call_bytes == after
         tree.close()
 
 

@@ -100,6 +100,7 @@ def test_samples_name_their_task_and_bear_the_given_time(sensors: Sensors, clock
             CPU,
             MEMORY,
             Metric.MEMORY_PEAK_BYTES,
+            Metric.IO_BYTES,
             Metric.DISK_READ_BYTES_PER_SECOND,
             Metric.DISK_WRITE_BYTES_PER_SECOND,
             Metric.NETWORK_RECEIVE_BYTES_PER_SECOND,
