@@ -257,7 +257,8 @@ def _running(job: Job, at_ms: int) -> Job:
     record = job.records[-1]
     job = with_record(job, replace(record, running_at_ms=record.running_at_ms or at_ms))
     job = resolve(job, RecoverResult.SUCCESS, at_ms)
-    return replace(job, phase=advance(job.phase, Phase.RUNNING), started_at_ms=job.started_at_ms or at_ms)
+    phase = advance(job.phase, Phase.RUNNING)
+    return replace(job, phase=phase, started_at_ms=job.started_at_ms or at_ms, reason=None)
 
 
 def _ended(job: Job, news: Ended) -> Change | None:
