@@ -1,6 +1,6 @@
 """The seams of the system in one file: what the inside needs from the outside, as Protocols."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -441,10 +441,22 @@ class LogStore(Protocol):
         ...
 
     async def lines(
-        self, job_id: JobId, task: str, *, base_line: int | None, count: int, descending: bool
+        self,
+        job_id: JobId,
+        task: str,
+        *,
+        base_line: int | None,
+        count: int,
+        descending: bool,
+        attempts: Sequence[int] | None = None,
     ) -> LogSlice:
         """Return up to `count` whole lines: descending, those before `base_line` (None: the newest);
-        ascending, those after it (None: the oldest). Text is in reading order either way."""
+        ascending, those after it (None: the oldest). Text is in reading order either way. With `attempts`,
+        the log is that of these starts of the task alone."""
+        ...
+
+    def chunks(self, job_id: JobId, task: str, attempts: Sequence[int]) -> Generator[bytes, None, None]:
+        """Yield what these starts of a task have printed by now, a piece at a time; blocks on the disk."""
         ...
 
     def path(self, job_id: JobId, attempt: int, task: str) -> Path:

@@ -64,6 +64,7 @@ from trackside.objectstore.s3 import open_s3
 from trackside.persistence.stores import Stores, open_stores
 from trackside.ports import MetricStore, ObjectStore
 from trackside.service import (
+    Attempts,
     Catalog,
     Documents,
     JobQuotas,
@@ -203,9 +204,11 @@ def build(settings: Settings) -> Parts:
         recipients=topics.recipients,
         tell=stores.jobs.add_events,
     )
+    metrics = Metrics(jobs, metric_store, clock)
     services = Services(
         jobs=jobs,
-        metrics=Metrics(jobs, metric_store, clock),
+        attempts=Attempts(jobs, log_store, metrics, clock=clock),
+        metrics=metrics,
         logs=logs,
         catalog=catalog,
         users=Users(store=stores.identities, make=bootstrap.make_user, refreshed=who.users_changed),

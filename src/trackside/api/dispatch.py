@@ -15,9 +15,10 @@ from typing import Any
 import msgspec
 
 from trackside.api.body import BODY_BYTES_MAX, BodyReader, ClientGone, Receive
-from trackside.api.operation import Call, Dialect, Operation, Raw, Signed
+from trackside.api.operation import Call, Dialect, Operation, Raw, Signed, Streamed
 from trackside.api.reading import check_query, decode_body, parse_query
 from trackside.api.routes import Missed, Routes
+from trackside.api.streaming import send_stream
 from trackside.api.tally import Tallies, Tally
 from trackside.domain.errors import (
     Forbidden,
@@ -97,6 +98,7 @@ class Dispatcher:
         bound, path = found
         dialect = bound.dialect
         headers: Headers = [_JSON]
+        content: bytes | Streamed
         try:
             status, content = await self._answer(bound, path, scope, receive, request_id, headers)
         except TracksideError as error:
@@ -115,6 +117,17 @@ class Dispatcher:
         count = bound.tally[status // 100]
         count[0] += 1
         count[1] += perf_counter() - started
+        if isinstance(content, Streamed):
+            await send_stream(
+                send,
+                receive,
+                status=status,
+                headers=headers,
+                content=content.content,
+                what=f"{bound.operation.name}, request {request_id}",
+                with_body=scope["method"] != "HEAD",
+            )
+            return
         await send_answer(send, status, headers, content)
 
     async def _answer(
@@ -125,7 +138,7 @@ class Dispatcher:
         receive: Receive,
         request_id: str,
         headers_out: Headers,
-    ) -> tuple[int, bytes]:
+    ) -> tuple[int, bytes | Streamed]:
         operation = bound.operation
         headers = {
             name.decode("latin-1"): value.strip(b" \t").decode("latin-1") for name, value in scope["headers"]
@@ -155,6 +168,9 @@ class Dispatcher:
         )
         if isinstance(result, Raw):
             return _raw(result, operation.status, headers_out)
+        if isinstance(result, Streamed):
+            _take_headers(headers_out, result.media_type, result.headers)
+            return operation.status, result
         if result is None:
             return operation.status, b"{}"
         return operation.status, _encode(result)
@@ -216,10 +232,14 @@ def _body(bound: _Bound, body: bytes) -> Any:
 
 
 def _raw(raw: Raw, status: int, headers: Headers) -> tuple[int, bytes]:
-    headers[0] = (b"content-type", raw.media_type.encode("ascii"))
-    for name, value in raw.headers.items():
-        headers.append((name.lower().encode("ascii"), value.encode("latin-1")))
+    _take_headers(headers, raw.media_type, raw.headers)
     return raw.status or status, raw.content
+
+
+def _take_headers(headers: Headers, media_type: str, more: Mapping[str, str]) -> None:
+    headers[0] = (b"content-type", media_type.encode("ascii"))
+    for name, value in more.items():
+        headers.append((name.lower().encode("ascii"), value.encode("latin-1")))
 
 
 def _refusal(dialect: Dialect, error: TracksideError, request_id: str) -> tuple[int, bytes]:

@@ -88,6 +88,8 @@ def _responses(dialect: Dialect, operation: Operation, schema_of: Mapping[type, 
     done: dict[str, Any] = {"description": "Done.", "headers": request_id}
     if operation.response is not None:
         done["content"] = {"application/json": {"schema": schema_of[operation.response]}}
+    elif operation.media_type != "application/json":
+        done["content"] = {operation.media_type: {}}
     refused = {
         "description": "Refused; the body says why.",
         "headers": request_id,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from trackside.cli.client import Client, strange_answer
-from trackside.cli.views import ExplainView, JobView, SeriesView
+from trackside.cli.views import AttemptsView, AttemptView, ExplainView, JobView, SeriesView
 
 OWN = "/api/trackside/v1"
 LOG_LINES_PER_CALL = 500  # the v2 API's own limit
@@ -54,6 +54,24 @@ class Api:
     def explain(self, job_id: str) -> ExplainView:
         """Return why a job is where it is."""
         return self._read(self.client.get(f"{OWN}/jobs/{job_id}/explain"), ExplainView)
+
+    def attempts(self, job_id: str) -> AttemptsView:
+        """Return the attempts of a job, without their tasks."""
+        return self._read(self.client.get(f"{OWN}/jobs/{job_id}/attempts"), AttemptsView)
+
+    def attempt(self, job_id: str, number: int) -> AttemptView:
+        """Return everything known of one attempt."""
+        return self._read(self.client.get(f"{OWN}/jobs/{job_id}/attempts/{number}"), AttemptView)
+
+    def attempt_log(self, job_id: str, number: int, task: str, lines: int) -> list[str]:
+        """Return the last lines that a task printed in an attempt."""
+        path = f"{OWN}/jobs/{job_id}/attempts/{number}/logs/{task}"
+        text = self.client.get(path, [("lines", str(lines))]).get("text") or ""
+        return text.removesuffix("\n").split("\n") if text else []
+
+    def export_attempt(self, job_id: str, number: int) -> Iterator[bytes]:
+        """Yield everything of one attempt as the pieces of a ZIP file."""
+        return self.client.pieces(f"{OWN}/jobs/{job_id}/attempts/{number}/export")
 
     def jobs(
         self, *, states: tuple[str, ...] = (), name: str | None = None, limit: int = 20, offset: int = 0
@@ -112,10 +130,18 @@ class Api:
                 return
 
     def metrics(
-        self, job_id: str, *, start_ms: int, end_ms: int, step_ms: int, raw: bool = False
+        self,
+        job_id: str,
+        *,
+        start_ms: int,
+        end_ms: int,
+        step_ms: int,
+        raw: bool = False,
+        task: str | None = None,
     ) -> list[SeriesView]:
-        """Return the means of every series of a job, or its single samples."""
+        """Return the means of every series of a job or of one task, or the single samples."""
         query = [("start_ms", str(start_ms)), ("end_ms", str(end_ms))]
+        query += [("task", task)] if task else []
         query.append(("raw", "true") if raw else ("step_ms", str(step_ms)))
         answer = self.client.get(f"{OWN}/jobs/{job_id}/metrics", query)
         return self._read(answer.get("series") or [], list[SeriesView])

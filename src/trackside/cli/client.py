@@ -4,6 +4,7 @@ import http.client
 import ipaddress
 import json
 import ssl
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -13,6 +14,7 @@ from trackside.cli.signing import Pairs, query_string, sign
 
 TIMEOUT_SECONDS = 30.0
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
+PIECE_BYTES = 256 * 1024
 TRIES = 2  # a kept connection may have been closed by the server meanwhile
 
 CODE_OF_STATUS = {
@@ -87,6 +89,26 @@ class Client:
         finally:
             self.close()
 
+    def pieces(self, path: str) -> Iterator[bytes]:
+        """Yield what is at a path, a piece at a time; raise if it breaks off before its end."""
+        quoted = quote(path, safe="/~")
+        self.close()
+        connection = self._connected()
+        try:
+            signed = self._signed("GET", quoted, "", b"", "application/json")
+            connection.request("GET", self._target(quoted), headers=signed)
+            answer = connection.getresponse()
+            if answer.status >= 400:
+                raise refusal(answer.status, answer.read(ANSWER_BYTES_MAX))
+            while piece := answer.read(PIECE_BYTES):
+                yield piece
+        except http.client.IncompleteRead as error:
+            raise Unreachable("the server broke off before the end", "see its log, and try again") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from error
+        finally:
+            self.close()
+
     def close(self) -> None:
         """Close the connection; the next call opens a new one."""
         if self._connection is not None:
@@ -96,20 +118,7 @@ class Client:
     def _exchange(
         self, method: str, path: str, query: str, body: bytes, content_type: str
     ) -> tuple[int, bytes]:
-        headers = {
-            "Host": self._address.netloc,
-            "Content-Type": content_type,
-            "X-Project-Id": self.settings.project_id,
-        }
-        signed = sign(
-            method=method,
-            path=path,
-            query=query,
-            headers=headers,
-            body=body,
-            access_key=self.settings.access_key,
-            secret_key=self.settings.secret_key,
-        )
+        signed = self._signed(method, path, query, body, content_type)
         target = self._target(f"{path}?{query}" if query else path)
         if method == "POST":
             self.close()  # a new connection never makes us wonder whether to send it twice
@@ -126,6 +135,22 @@ class Client:
                 if fresh or attempt == TRIES or not isinstance(error, http.client.RemoteDisconnected):
                     raise self._unreachable(error) from error
         raise AssertionError("the last try returns or raises")
+
+    def _signed(self, method: str, path: str, query: str, body: bytes, content_type: str) -> dict[str, str]:
+        headers = {
+            "Host": self._address.netloc,
+            "Content-Type": content_type,
+            "X-Project-Id": self.settings.project_id,
+        }
+        return sign(
+            method=method,
+            path=path,
+            query=query,
+            headers=headers,
+            body=body,
+            access_key=self.settings.access_key,
+            secret_key=self.settings.secret_key,
+        )
 
     def _target(self, path: str) -> str:
         return f"{self.settings.endpoint}{path}" if self._proxied else path

@@ -2,12 +2,22 @@
 
 from collections import Counter
 
+from trackside.cli.attempts import attempt_state, exit_text, line, proof, tell_log, tell_story
 from trackside.cli.session import Column, Session
-from trackside.cli.views import AheadView, EstimateView, JobView, PendingView, RecordView, TaskView
+from trackside.cli.views import (
+    AheadView,
+    AttemptView,
+    EstimateView,
+    JobView,
+    PendingView,
+    RecordView,
+    TaskView,
+)
 from trackside.cli.words import UNKNOWN, ago, clock, date_and_clock, duration, state
-from trackside.domain.wording import counted, signal_name, size_text
+from trackside.domain.wording import counted, size_text
 
 WORKERS_SHOWN = 32
+ATTEMPTS_SHOWN = 12
 
 
 def show_job(session: Session, job: JobView) -> None:
@@ -20,41 +30,57 @@ def show_job(session: Session, job: JobView) -> None:
     if session.terminal:
         session.out(f"{job.name}  {session.paint(shown.icon, shown.color)} {shown.word}{after}{attempts}")
     else:
-        _line(session, "name", job.name)
-        _line(session, "state", job.phase)
-    _line(session, "id", job.id)
-    _line(session, "why", job.why or UNKNOWN)
-    _line(
+        line(session, "name", job.name)
+        line(session, "state", job.phase)
+    line(session, "id", job.id)
+    line(session, "why", job.why or UNKNOWN)
+    line(
         session, "created", f"{date_and_clock(job.created_at_ms, utc=session.utc)} by {job.owner or UNKNOWN}"
     )
     if job.description:
-        _line(session, "about", job.description)
+        line(session, "about", job.description)
     if job.records:
-        _line(session, "attempts", "   ".join(_attempt(record, now) for record in job.records))
-    _line(session, "workers", _workers(job))
+        line(
+            session,
+            "attempts",
+            "   ".join(_attempt(session, record, now) for record in job.records[-ATTEMPTS_SHOWN:]),
+        )
+    lost = session.api.attempts(job.id).lost if any(record.ended_at_ms for record in job.records) else None
+    if lost is not None and lost.text:
+        line(session, "lost", f"{lost.text}, everything since the start of each attempt that went wrong")
+    line(session, "workers", _workers(job))
     _tasks(session, job)
     if job.phase in ("failed", "create_failed", "lost", "queued"):
         session.talk(f"next: trackside explain {job.name}")
+    elif len(job.records) > 1:
+        session.talk(f"more of an attempt: trackside show {job.name} --attempt {job.records[-1].number - 1}")
 
 
-def explain_job(session: Session, job: JobView) -> None:
-    """Print why a job is where it is, how sure that is, what follows and what to do."""
+def explain_job(session: Session, job: JobView, attempt: AttemptView | None, *, lines: int) -> None:
+    """Print why a job is where it is: how its last attempt ended, what followed, what it cost, what to do."""
+    if attempt is None or not job.final:
+        _tell_reason(session, job)
+    if attempt is not None:
+        tell_story(session, job, attempt, indent=2)
+    told = [attempt.number, *attempt.same_cause] if attempt else []
+    for record in job.records[:-1]:
+        if record.reason and record.number not in told:
+            line(session, f"#{record.number}", record.reason.text, indent=2)
+    _tasks(session, job)
+    if attempt is not None and lines and attempt_state(attempt).word == "Failed":
+        tell_log(session, job, attempt, lines)
+
+
+def _tell_reason(session: Session, job: JobView) -> None:
     reason = job.reason
     if reason is None or not reason.text:
-        session.out(f"{job.name} is {state(job.phase).word.lower()}; no reason is recorded.")
-    else:
-        when = f" at {clock(job.ended_at_ms, utc=session.utc)}" if job.ended_at_ms else ""
-        proof = f": {'; '.join(reason.evidence)}" if reason.evidence else ""
-        session.out(f"{reason.text}{when}.  [{reason.certainty}{proof}] [{reason.code}]")
-        if reason.hint:
-            _line(session, "try", reason.hint, indent=2)
-    for record in job.records[:-1]:
-        if record.reason:
-            _line(session, f"#{record.number}", record.reason.text, indent=2)
-    _tasks(session, job)
-    task = job.culprit
-    if task and job.phase in ("failed", "create_failed"):
-        session.talk(f"log: trackside logs {job.name} -w {task} --tail 50")
+        told = "" if len(job.records) > 1 else "; no reason is recorded"
+        session.out(f"{job.name} is {state(job.phase).word.lower()}{told}.")
+        return
+    when = f" at {clock(job.ended_at_ms, utc=session.utc)}" if job.ended_at_ms else ""
+    session.out(f"{reason.text}{when}.  {proof(reason)}")
+    if reason.hint:
+        line(session, "try", reason.hint, indent=2)
 
 
 def explain_waiting(session: Session, job: JobView, pending: PendingView) -> None:
@@ -62,15 +88,15 @@ def explain_waiting(session: Session, job: JobView, pending: PendingView) -> Non
     since = job.records[-1].queued_at_ms if job.records else job.created_at_ms
     waited = f" {duration(session.now_ms() - since)}" if since is not None else ""
     session.out(f"waiting{waited}: {pending.text}.  [{pending.code}]")
-    _line(session, "line", f"{pending.position} of {pending.waiting}", indent=2)
+    line(session, "line", f"{pending.position} of {pending.waiting}", indent=2)
     for one in pending.ahead:
-        _line(session, "ahead", _ahead(one), indent=2)
-    _line(session, "starts", _start_guess(session, pending.estimate), indent=2)
+        line(session, "ahead", _ahead(one), indent=2)
+    line(session, "starts", _start_guess(session, pending.estimate), indent=2)
     for hint in pending.hints:
-        _line(session, "try", hint, indent=2)
+        line(session, "try", hint, indent=2)
     for record in job.records[:-1]:
         if record.reason:
-            _line(session, f"#{record.number}", record.reason.text, indent=2)
+            line(session, f"#{record.number}", record.reason.text, indent=2)
 
 
 def _ahead(one: AheadView) -> str:
@@ -85,16 +111,12 @@ def _start_guess(session: Session, guess: EstimateView) -> str:
     return ", ".join(known) + (f" ({guess.why})" if guess.why and known else guess.why if not known else "")
 
 
-def _line(session: Session, label: str, text: str, *, indent: int = 0) -> None:
-    separator = " " * max(2, 10 - len(label)) if session.terminal else "\t"
-    session.out(f"{' ' * indent if session.terminal else ''}{label}{separator}{text}")
-
-
-def _attempt(record: RecordView, now: int) -> str:
+def _attempt(session: Session, record: RecordView, now: int) -> str:
+    shown = attempt_state(record)
+    icon = session.paint(shown.icon, shown.color) if session.terminal else shown.word.lower()
     if record.ended_at_ms is None:
-        return f"#{record.number} since {ago(record.running_at_ms or record.queued_at_ms, now)}"
-    ended = f" ({record.reason.text})" if record.reason else ""
-    return f"#{record.number} {duration(record.duration_ms)}{ended}"
+        return f"#{record.number} since {ago(record.running_at_ms or record.queued_at_ms, now)} {icon}"
+    return f"#{record.number} {duration(record.duration_ms)} {icon}"
 
 
 def _workers(job: JobView) -> str:
@@ -128,7 +150,7 @@ def _tasks(session: Session, job: JobView) -> None:
             Column(
                 "TOOK", lambda task: duration(_took_ms(task, now)), lambda task: _seconds(_took_ms(task, now))
             ),
-            Column("EXIT", _exit, lambda task: task.exit_code),
+            Column("EXIT", exit_text, lambda task: task.exit_code),
             Column("WHY", lambda task: task.reason.text if task.reason else UNKNOWN),
         ],
         shown,
@@ -147,9 +169,3 @@ def _took_ms(task: TaskView, now: int) -> int | None:
     if task.duration_ms is not None or task.started_at_ms is None:
         return task.duration_ms
     return (task.ended_at_ms or now) - task.started_at_ms
-
-
-def _exit(task: TaskView) -> str:
-    if task.signal is not None:
-        return signal_name(task.signal)
-    return UNKNOWN if task.exit_code is None else str(task.exit_code)

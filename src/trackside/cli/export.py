@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trackside.cli.errors import CliError, ExitCode, Usage
+from trackside.domain.metric import labels_text
 
 if TYPE_CHECKING:
     from trackside.cli.session import Session
@@ -92,14 +93,6 @@ def write_parquet(session: "Session", export: Export, path: Path) -> int:
     finally:
         unfinished.unlink(missing_ok=True)
     return points
-
-
-def labels_text(labels: dict[str, str]) -> str:
-    """Return labels as Prometheus writes them, sorted by name."""
-    escaped = {
-        name: value.replace("\\", "\\\\").replace('"', '\\"') for name, value in sorted(labels.items())
-    }
-    return ",".join(f'{name}="{value}"' for name, value in escaped.items())
 
 
 def _columns(page: Sequence["SeriesView"]) -> dict[str, list[Any]]:

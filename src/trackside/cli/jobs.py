@@ -1,6 +1,7 @@
 """The verbs that look at jobs and end them: ls, show, explain, events, wait, stop, rm."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,14 +10,21 @@ from trackside.cli.errors import ExitCode, Usage
 from trackside.cli.session import Column, Session, verb
 
 if TYPE_CHECKING:
-    from trackside.cli.views import JobView
+    from trackside.cli.views import AttemptView, JobView
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A name, the beginning of an id, or @last.")]
 TimeoutOption = Annotated[
     float | None, typer.Option("--timeout", min=0, metavar="SECONDS", help="Give up waiting then.")
 ]
+LinesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--lines", min=0, max=10_000, metavar="N", help="So many last lines of the task that failed (20)."
+    ),
+]
 
 SHOWN = 20
+LINES_SHOWN = 20
 ALL_MAX = 10_000
 EVENTS_MAX = 10_000
 
@@ -110,36 +118,70 @@ def _summary(session: Session, shown: int, phases: tuple[str, ...], name: str | 
 
 
 @verb
-def show(session: Session, job: JobArgument) -> None:
-    """Show one job: where it stands, why, its attempts and workers."""
+def show(
+    session: Session,
+    job: JobArgument,
+    attempt: Annotated[
+        int | None, typer.Option("--attempt", min=1, metavar="N", help="Everything about attempt N.")
+    ] = None,
+    lines: LinesOption = None,
+    export: Annotated[
+        Path | None,
+        typer.Option("--export", metavar="FILE.zip", help="With --attempt: write all of it to a ZIP file."),
+    ] = None,
+) -> None:
+    """Show one job: where it stands, why, its attempts and workers; or all that is known of one attempt."""
+    from trackside.cli import attempts
     from trackside.cli.describe import show_job
     from trackside.cli.resolve import find_job
     from trackside.cli.views import machine
 
+    if attempt is None and (export is not None or lines is not None):
+        raise Usage(
+            "--lines and --export go with --attempt", "trackside show JOB --attempt 1 --export FILE.zip"
+        )
     found = find_job(session.api, job)
-    if session.as_json:
-        session.emit({"job": machine(found)})
+    if attempt is None:
+        if session.as_json:
+            session.emit({"job": machine(found)})
+        else:
+            show_job(session, found)
+    elif export is not None:
+        attempts.export(session, found, attempt, export)
     else:
-        show_job(session, found)
+        told = session.api.attempt(found.id, attempt)
+        if session.as_json:
+            session.emit({"job": found.id, "attempt": machine(told)})
+        else:
+            attempts.tell_attempt(session, found, told, lines=LINES_SHOWN if lines is None else lines)
 
 
 @verb
-def explain(session: Session, job: JobArgument) -> None:
-    """Say why a job is where it is, how sure that is, and what to do."""
+def explain(session: Session, job: JobArgument, lines: LinesOption = None) -> None:
+    """Say why a job is where it is: what failed first, what followed, what it cost, and what to do."""
     from trackside.cli.describe import explain_job, explain_waiting
     from trackside.cli.resolve import find_job
     from trackside.cli.views import machine
 
     found = find_job(session.api, job)
     pending = session.api.explain(found.id).pending if found.phase == "queued" else None
+    failed = None if pending and not session.as_json else _last_failed(session, found)
     if session.as_json:
         told = machine(found)
         shown = {key: told[key] for key in ("id", "name", "phase", "reason", "records", "tasks")}
+        shown |= {"attempt": machine(failed)} if failed else {}
         session.emit(shown | ({"pending": machine(pending)} if pending else {}))
     elif pending:
         explain_waiting(session, found, pending)
     else:
-        explain_job(session, found)
+        explain_job(session, found, failed, lines=LINES_SHOWN if lines is None else lines)
+
+
+def _last_failed(session: Session, job: "JobView") -> "AttemptView | None":
+    """Return the last attempt that is over and did not complete."""
+    ended = [one.number for one in job.records if one.ended_at_ms is not None]
+    told = session.api.attempt(job.id, ended[-1]) if ended else None
+    return told if told is not None and told.failed else None
 
 
 @verb

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trackside.cli.errors import Usage
-from trackside.cli.export import Export, labels_text, write_csv, write_parquet
+from trackside.cli.export import Export, write_csv, write_parquet
 from trackside.cli.jobs import JobArgument
 from trackside.cli.session import Column, Session, verb
+from trackside.domain.metric import labels_text
 
 if TYPE_CHECKING:
     from trackside.cli.views import JobView, SeriesView

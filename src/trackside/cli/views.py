@@ -137,6 +137,100 @@ class ExplainView(msgspec.Struct, kw_only=True):
     pending: PendingView | None = None
 
 
+class LostView(msgspec.Struct, kw_only=True):
+    """What was lost at most."""
+
+    text: str | None = None
+    unit: str = ""
+    total_unit_ms: float = 0
+    by_cause: dict[str, float] = {}
+    losses: list[dict[str, Any]] = []
+
+
+class RecoveryView(msgspec.Struct, kw_only=True):
+    """One try to bring a job back."""
+
+    text: str = ""
+    level: str = ""
+    scenario: str = ""
+    result: str = ""
+    carried_out: bool = False
+    charged: bool = True
+    reason: ReasonView | None = None
+    task: str | None = None
+    started_at_ms: int | None = None
+    ended_at_ms: int | None = None
+    isolated: dict[str, Any] | None = None
+    note: str | None = None
+
+
+class ExitView(msgspec.Struct, kw_only=True):
+    """How one task ended, counted from the first that did."""
+
+    task: str
+    exit_code: int | None = None
+    signal: int | None = None
+    after_first_ms: int | None = None
+    stopped_by_us: bool = False
+
+
+class TaskEndView(TaskView, kw_only=True):
+    """One start of one task and what was seen of its end."""
+
+    rank: int = 0
+    start: int = 1
+    again: bool = False
+    stopped_by_us: bool = False
+    memory_peak_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+    oom_kills_before: int | None = None
+    oom_kills_after: int | None = None
+    host_oom: str | None = None
+    traceback: str | None = None
+    collective_error: str | None = None
+    full: list[dict[str, Any]] = []
+    device_faults: list[dict[str, Any]] = []
+
+
+class AttemptLinks(msgspec.Struct, kw_only=True):
+    """Where to read on."""
+
+    attempt: str = ""
+    export: str = ""
+    metrics: str | None = None
+    logs: dict[str, str] = {}
+
+
+class AttemptView(RecordView, kw_only=True):
+    """One attempt; in a list of them, without its exits and tasks."""
+
+    text: str = ""
+    placed_at_ms: int | None = None
+    started_at_ms: int | None = None
+    others: str | None = None
+    pattern: str | None = None
+    same_cause: list[int] = []
+    recover: str | None = None
+    recoveries: list[RecoveryView] = []
+    lost: LostView | None = None
+    job_lost: LostView | None = None
+    links: AttemptLinks = msgspec.field(default_factory=AttemptLinks)
+    exits: list[ExitView] = []
+    tasks: list[TaskEndView] = []
+
+    @property
+    def failed(self) -> bool:
+        """Say whether it is over for a reason that somebody may want to know more of."""
+        return self.ended_at_ms is not None and (self.reason is None or self.reason.code != "completed")
+
+
+class AttemptsView(msgspec.Struct, kw_only=True):
+    """The attempts of a job and what they lost together."""
+
+    attempts: list[AttemptView] = []
+    lost: LostView | None = None
+
+
 class SeriesView(msgspec.Struct, kw_only=True):
     """One metric of one task: [ms, value] pairs, gaps left out."""
 

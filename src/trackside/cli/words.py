@@ -114,13 +114,13 @@ def measure(metric: str, value: float | None) -> str:
     return f"{value:.4g}"
 
 
-def sparkline(values: Sequence[float | None], *, width: int = 24) -> str:
-    """Draw the latest values; a gap stays a gap."""
+def sparkline(values: Sequence[float | None], *, width: int = 24, full: float | None = None) -> str:
+    """Draw the latest values, up to the highest or to what counts as full; a gap stays a gap."""
     shown = list(values)[-width:]
     known = [value for value in shown if value is not None]
     if not known:
         return ""
-    low, high = min(0.0, *known), max(known)
+    low, high = min(0.0, *known), max(known) if full is None else max(full, *known)
     span = high - low
     return "".join(
         " " if value is None else BLOCKS[0 if span <= 0 else round((value - low) / span * (len(BLOCKS) - 1))]

@@ -1,5 +1,6 @@
 """Knows which quantities are measured and what one sample is."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -54,6 +55,14 @@ class Sample:
     value: float
     card: int | None = None
     labels: tuple[tuple[str, str], ...] = ()  # sorted by name
+
+
+def labels_text(labels: Mapping[str, str]) -> str:
+    """Return labels as Prometheus writes them, sorted by name."""
+    escaped = {
+        name: value.replace("\\", "\\\\").replace('"', '\\"') for name, value in sorted(labels.items())
+    }
+    return ",".join(f'{name}="{value}"' for name, value in escaped.items())
 
 
 def minute_grid(start_ms: int, end_ms: int) -> range:

@@ -13,7 +13,7 @@ import shutil
 import stat
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
 from trackside.domain.errors import Invalid
@@ -22,6 +22,7 @@ from trackside.logstore.lines import LineFile, LineIndex
 from trackside.ports import LogSlice
 
 TEXT_BYTES_MAX = 5 * 1024 * 1024  # of one answer
+COPY_BYTES = 256 * 1024  # of a log that is handed on whole, at a time
 INDEXES_MAX = 512  # files whose lines are known by heart
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -52,15 +53,34 @@ class FileLogs:
         return await asyncio.to_thread(_tail, paths, min(bytes_max, TEXT_BYTES_MAX))
 
     async def lines(
-        self, job_id: JobId, task: str, *, base_line: int | None, count: int, descending: bool
+        self,
+        job_id: JobId,
+        task: str,
+        *,
+        base_line: int | None,
+        count: int,
+        descending: bool,
+        attempts: Sequence[int] | None = None,
     ) -> LogSlice:
         """Return up to `count` whole lines before (descending) or after (ascending) `base_line`.
 
         Fewer come where they would be more than TEXT_BYTES_MAX: those next to `base_line` do, so that
-        asking on from the last one (or the first) misses nothing.
+        asking on from the last one (or the first) misses nothing. With `attempts`, lines are counted in the
+        log of these starts alone.
         """
-        paths = self._paths(job_id, task)
+        paths = self._paths(job_id, task, attempts)
         return await asyncio.to_thread(self._lines, paths, base_line, count, descending)
+
+    def chunks(self, job_id: JobId, task: str, attempts: Sequence[int]) -> Generator[bytes, None, None]:
+        """Yield what these starts of a task have printed by now; each begins a new line."""
+        with _opened(self._paths(job_id, task, attempts)) as fds:
+            for fd in fds:
+                last = b"\n"
+                for chunk in _whole(fd):
+                    yield chunk
+                    last = chunk[-1:]
+                if last != b"\n" and fd is not fds[-1]:
+                    yield b"\n"
 
     async def forget(self, job_id: JobId) -> None:
         """Remove the logs of a job."""
@@ -71,10 +91,12 @@ class FileLogs:
     def _job_dir(self, job_id: JobId) -> Path:
         return self._root / _checked(job_id, "job id")
 
-    def _paths(self, job_id: JobId, task: str) -> list[Path]:
-        """Return the files of all attempts, the oldest first."""
+    def _paths(self, job_id: JobId, task: str, wanted: Sequence[int] | None = None) -> list[Path]:
+        """Return the files of some attempts, or of all, the oldest first."""
         directory = self._job_dir(job_id)
         _checked(task, "task name")
+        if wanted is not None:
+            return [self.path(job_id, attempt, task) for attempt in sorted(set(wanted))]
         try:
             attempts = sorted(
                 int(name) for name in os.listdir(directory) if name.isascii() and name.isdigit()
@@ -154,6 +176,14 @@ def _opened(paths: Sequence[Path]) -> Iterator[list[int]]:
     finally:
         for fd in fds:
             os.close(fd)
+
+
+def _whole(fd: int) -> Iterator[bytes]:
+    """Yield a file as it is now, by pieces: what is added meanwhile is left out."""
+    offset, size = 0, os.fstat(fd).st_size
+    while offset < size and (chunk := os.pread(fd, min(COPY_BYTES, size - offset), offset)):
+        yield chunk
+        offset += len(chunk)
 
 
 def _range(total: int, base_line: int | None, count: int, descending: bool) -> tuple[int, int]:

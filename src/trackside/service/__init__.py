@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from trackside.service.attempts import Attempts
 from trackside.service.catalog import Catalog
 from trackside.service.documents import Documents
 from trackside.service.jobs import Jobs
@@ -21,6 +22,7 @@ class Services:
     """Everything a dialect may ask for."""
 
     jobs: Jobs
+    attempts: Attempts
     metrics: Metrics
     logs: Logs
     catalog: Catalog
@@ -35,6 +37,7 @@ class Services:
 
 
 __all__ = [
+    "Attempts",
     "Catalog",
     "Documents",
     "JobQuotas",

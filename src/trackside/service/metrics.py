@@ -25,6 +25,8 @@ from trackside.ports import (
 )
 from trackside.service.jobs import Jobs
 
+REMOTE_STEP_MS = 1_000  # what a remote store can be asked for at the finest
+
 P = ParamSpec("P")
 T = TypeVar("T")
 Floats = npt.NDArray[np.float64]
@@ -52,6 +54,11 @@ class Metrics:
         # Asked once: whether a class has what a protocol names takes long to find out.
         self._column_store = store if isinstance(store, MeansInColumns) else None
         self._newest_store = store if isinstance(store, LatestOfMetric) else None
+
+    @property
+    def finest_step_ms(self) -> int:
+        """Return the step that gives every sample by itself; a remote store is asked second by second."""
+        return REMOTE_STEP_MS if self._store.remote else 1
 
     async def minutes(
         self, caller: Caller, job_id: str, task_name: str, metrics: Sequence[Metric]

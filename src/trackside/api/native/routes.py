@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import orjson
 
+from trackside.api.native import attempts
 from trackside.api.native.views import JobView, view_job
 from trackside.api.native.views_pending import ExplainView, view_explanation
 from trackside.api.operation import Call, Operation, Param, Raw
@@ -269,6 +270,7 @@ def operations(nodes: Callable[[], Sequence[Node]]) -> tuple[Operation, ...]:
         return NodeList(nodes=[_node(node) for node in nodes()])
 
     return (
+        *attempts.OPERATIONS,
         Operation(
             name="ListJobs",
             method="GET",

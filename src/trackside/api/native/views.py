@@ -83,7 +83,7 @@ def view_job(job: Job) -> JobView:
         created_at_ms=job.created_at_ms,
         started_at_ms=job.started_at_ms,
         ended_at_ms=job.ended_at_ms,
-        reason=_reason(job.reason or (job.ending.reason if job.ending else None)),
+        reason=view_reason(job.reason or (job.ending.reason if job.ending else None)),
         records=tuple(_record(record) for record in job.records),
         tasks=tuple(_task(task) for task in job.tasks),
         workers=job.spec.node_count,
@@ -91,7 +91,8 @@ def view_job(job: Job) -> JobView:
     )
 
 
-def _reason(reason: Reason | None) -> ReasonView | None:
+def view_reason(reason: Reason | None) -> ReasonView | None:
+    """Return a reason as the native API shows it."""
     return msgspec.convert(reason, ReasonView, from_attributes=True) if reason else None
 
 
@@ -101,7 +102,7 @@ def _record(record: Record) -> RecordView:
         for name in RecordView.__struct_fields__
         if name not in ("reason", "start_type")
     }
-    return RecordView(**shared, start_type=record.start_type, reason=_reason(record.reason))
+    return RecordView(**shared, start_type=record.start_type, reason=view_reason(record.reason))
 
 
 def _task(task: Task) -> TaskView:
@@ -118,5 +119,5 @@ def _task(task: Task) -> TaskView:
         duration_ms=task.duration_ms,
         exit_code=task.exit_code,
         signal=task.signal,
-        reason=_reason(task.reason),
+        reason=view_reason(task.reason),
     )
