@@ -4,6 +4,7 @@ Every sentence is made here once, and shown by APIs and the command line as it i
 no sentence here says when.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 
 from trackside.domain.fault import RecoverLevel, RecoverResult, Recovery
@@ -31,7 +32,7 @@ _HOW: dict[RecoverResult, str] = {
     RecoverResult.QUOTA_EXCEEDED: "not allowed",
 }
 _UNIT_WORD = {Unit.GPU: "GPU", Unit.NPU: "NPU", Unit.CORE: "core"}
-_SCALES = ((3_600_000, 120, "hour"), (60_000, 2, "minute"), (1_000, 1, "second"))  # used from so many on
+_SCALES = ((3_600_000, 24, "hour"), (60_000, 2, "minute"), (1_000, 1, "second"))  # used from so many on
 
 
 def soon_text(duration_ms: int) -> str:
@@ -109,7 +110,8 @@ def amount_text(amount_ms: float, unit: Unit) -> str:
     word = _UNIT_WORD[unit]
     scale_ms, _, noun = next((one for one in _SCALES if amount_ms >= one[0] * one[1]), _SCALES[-1])
     amount = amount_ms / scale_ms
-    text = f"{amount:,.1f}" if amount < 10 else f"{amount:,.0f}"
+    # Rounded up, so that what is said to be the most is the most.
+    text = f"{math.ceil(amount * 10) / 10:,.1f}" if amount < 10 else f"{math.ceil(amount):,}"
     text = text.removesuffix(".0")
     return f"{text} {word}-{noun}" + ("" if text == "1" else "s")
 

@@ -279,3 +279,47 @@ def test_forgetting_a_job_removes_its_logs_only(logs: FileLogs) -> None:
     asyncio.run(logs.forget(JOB))
     assert _lines(logs).lines == 0
     assert other.read_text() == "kept\n"
+
+
+def test_lines_of_some_attempts_alone_are_counted_from_their_start(logs: FileLogs) -> None:
+    for attempt in (1, 2, 3):
+        _write(logs, b"".join(b"%d.%d\n" % (attempt, line) for line in range(1, 4)), attempt)
+    found = asyncio.run(logs.lines(JOB, TASK, base_line=None, count=2, descending=True, attempts=[2]))
+    assert (found.text, found.first_line, found.last_line) == ("2.2\n2.3\n", 2, 3)
+    both = asyncio.run(logs.lines(JOB, TASK, base_line=2, count=3, descending=False, attempts=[3, 1]))
+    assert both.text == "1.3\n3.1\n3.2\n"
+    none = asyncio.run(logs.lines(JOB, TASK, base_line=None, count=2, descending=True, attempts=[]))
+    assert none.text == ""
+
+
+def test_chunks_are_the_files_as_they_were_and_each_begins_a_line(logs: FileLogs) -> None:
+    first = _write(logs, b"a\xff" * files_module.COPY_BYTES + b"open", 1)
+    _write(logs, b"second\n", 2)
+    _write(logs, b"not wanted\n", 3)
+    chunks = logs.chunks(JOB, TASK, [1, 2, 9])
+    begun = next(chunks)
+    with first.open("ab") as file:
+        file.write(b"added meanwhile")
+    assert begun + b"".join(chunks) == b"a\xff" * files_module.COPY_BYTES + b"open\nsecond\n"
+    assert b"".join(logs.chunks(JOB, TASK, [])) == b""
+
+
+def test_chunks_never_hold_a_whole_log(logs: FileLogs) -> None:
+    _write(logs, b"x" * 99 + b"\n", 1)
+    with logs.path(JOB, 1, TASK).open("r+b") as file:
+        file.truncate(256 * 1024 * 1024)
+    tracemalloc.start()
+    try:
+        assert sum(len(chunk) for chunk in logs.chunks(JOB, TASK, [1])) == 256 * 1024 * 1024
+        assert tracemalloc.get_traced_memory()[1] < 4 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
+
+
+def test_chunks_do_not_follow_links(logs: FileLogs, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    path = logs.path(JOB, 1, TASK)
+    path.parent.mkdir(parents=True)
+    path.symlink_to(secret)
+    assert list(logs.chunks(JOB, TASK, [1])) == []
