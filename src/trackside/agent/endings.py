@@ -34,9 +34,7 @@ _log = logging.getLogger(__name__)
 class Endings:
     """End tasks: by what their shims left, or without it."""
 
-    def __init__(
-        self, tools: Tools, exits: ExitOrder, on_end: Callable[[TaskKey], tuple[str, ...]]
-    ) -> None:
+    def __init__(self, tools: Tools, exits: ExitOrder, on_end: Callable[[TaskKey], tuple[str, ...]]) -> None:
         self._tools = tools
         self._exits = exits
         self._on_end = on_end

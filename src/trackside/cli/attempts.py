@@ -30,7 +30,7 @@ from trackside.domain.story import soon_text
 from trackside.domain.wording import counted, signal_name, size_text
 
 TASKS_SHOWN = 32
-CURVE_STEPS = 48
+CURVE_STEPS_MIN, CURVE_STEPS_MAX = 8, 48
 STEP_MS_MIN = 1_000
 LABEL_WIDTH = 10
 TEXT_WIDTH_MIN = 24
@@ -252,20 +252,23 @@ def _memory(session: Session, job: JobView, attempt: AttemptView) -> str | None:
     task, start = _witness(attempt), attempt.started_at_ms
     if task is None or start is None or not session.terminal:
         return None
+    limit = next((one.memory_limit_bytes for one in attempt.tasks if one.name == task), None)
+    of = f" of {size_text(limit)}" if limit else ""
+    room = shutil.get_terminal_size().columns - LABEL_WIDTH - len(task) - len(of) - TEXT_WIDTH_MIN
+    width = max(CURVE_STEPS_MIN, min(CURVE_STEPS_MAX, room))
     end = (session.now_ms() if attempt.ended_at_ms is None else max(start, attempt.ended_at_ms)) + 1
-    step = max(STEP_MS_MIN, -(-(end - start) // CURVE_STEPS))
+    step = max(STEP_MS_MIN, -(-(end - start) // width))
     series = session.api.metrics(job.id, start_ms=start, end_ms=end, step_ms=step, task=task)
     found = next((one for one in series if one.metric == MEMORY and one.card is None and one.points), None)
     if found is None:
         return f"no samples of {task}"
     highest = max(value for _, value in found.points if value is not None)
-    limit = next((one.memory_limit_bytes for one in attempt.tasks if one.name == task), None)
-    of = f" of {size_text(limit)}" if limit else ""
-    room = shutil.get_terminal_size().columns - LABEL_WIDTH - len(task) - len(of) - TEXT_WIDTH_MIN
-    curve = sparkline(_with_gaps(found, step), width=max(8, min(CURVE_STEPS + 1, room)), full=100.0)
+    curve = sparkline(_with_gaps(found, step), width=width + 1, full=100.0)
     return f"{task} {curve} highest {percent(highest)}{of}"
 
 
 def _with_gaps(one: SeriesView, step_ms: int) -> list[float | None]:
-    known = dict(one.points)
-    return [known.get(at) for at in range(one.points[0][0], one.points[-1][0] + 1, step_ms)]
+    """Return one value per step, None where nothing was measured."""
+    first = one.points[0][0]
+    known = {(at - first) // step_ms: value for at, value in one.points}
+    return [known.get(step) for step in range(max(known) + 1)]

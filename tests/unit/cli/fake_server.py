@@ -62,6 +62,8 @@ class FakeServer:
         for job in self.jobs:
             if request.path == f"/api/trackside/v1/jobs/{job['id']}":
                 return 200, job
+            if request.path == f"/api/trackside/v1/jobs/{job['id']}/attempts":
+                return 200, {"attempts": [], "lost": None}
         return 404, {"error_code": "Fake.404", "error_msg": f"nothing at {request.path}"}
 
     def _list(self, request: Request) -> dict[str, Any]:
@@ -105,7 +107,8 @@ def fake_server() -> Iterator[FakeServer]:
             request = Request(self.command, unquote(parts.path), query, body)
             fake.seen.append(request)
             status, content = self._checked(parts.path, parts.query, body) or fake.answer(request)
-            sent = b"" if content is None else json.dumps(content).encode()
+            sent = content if isinstance(content, bytes) else json.dumps(content).encode()
+            sent = b"" if content is None else sent
             self.send_response(status)
             self.send_header("Content-Length", str(len(sent)))
             self.end_headers()
