@@ -36,6 +36,7 @@ LABEL_WIDTH = 10
 TEXT_WIDTH_MIN = 24
 MEMORY = "memory_percent"
 ENDING = ".zip"
+MADE_ROOM = ("preempted", "evicted")  # nothing went wrong with it
 PHASE_OF_CODE = {"completed": "succeeded", "stopped-by-user": "stopped", "deleted": "stopped"}
 
 
@@ -123,8 +124,8 @@ def attempt_state(record: RecordView) -> State:
     if record.ended_at_ms is None:
         return STATE_OF["running" if record.running_at_ms is not None else "queued"]
     code = record.reason.code if record.reason else ""
-    if code == "preempted":
-        return STATE_OF["restarting"]._replace(word="Preempted")
+    if code in MADE_ROOM:
+        return STATE_OF["restarting"]._replace(word=code.capitalize())
     return STATE_OF[PHASE_OF_CODE.get(code, "failed")]
 
 
@@ -179,7 +180,7 @@ def _began(attempt: AttemptView) -> str:
 def _because(reason: ReasonView) -> str:
     return (
         f"it was {reason.text}"
-        if reason.text.startswith(("preempted", "stopped", "deleted"))
+        if reason.text.startswith(("preempted", "evicted", "stopped", "deleted"))
         else reason.text
     )
 

@@ -13,6 +13,7 @@ from trackside.domain.timing import task_ms
 
 INTERFACE = "eth0"
 NORMAL, EVICTED = "Normal", "Evicted"
+MADE_ROOM = (ReasonCode.PREEMPTED, ReasonCode.EVICTED)
 
 
 def pods(job: Job, types: dict[str, str], *, now_ms: int) -> list[Pod]:
@@ -59,7 +60,7 @@ def _pod(job: Job, task: Task, types: dict[str, str], created_ms: int | None, no
         pod_uid=pod_uid(job, task),
         type=types.get(task.role, task.role),
         status=pod_status(task, job.phase),
-        sub_status=EVICTED if task.reason and task.reason.code is ReasonCode.PREEMPTED else NORMAL,
+        sub_status=EVICTED if task.reason and task.reason.code in MADE_ROOM else NORMAL,
         resource_type=RESOURCE_TYPE,
         gmt_create_time=maybe_time(created_ms),
         gmt_start_time=maybe_time(task.started_at_ms),
