@@ -52,6 +52,7 @@ async def check(stores: Stores, jobs: dict[JobId, Job]) -> None:
     for part in PARTS:
         expected = {job.number for job in shown if part.casefold() in job.spec.name.casefold()}
         assert await found(stores, part) == (expected, len(expected)), part
+        assert await found(stores, part, workspace_id="0") == (expected, len(expected)), part
         queued = {job.number for job in shown if job.number in expected and job.phase is Phase.QUEUED}
         assert await found(stores, part, phases=frozenset({Phase.QUEUED})) == (queued, len(queued)), part
     either = {
@@ -92,6 +93,21 @@ async def test_they_are_found_after_every_change(
     for _ in range(40):
         await change_at_random(stores, jobs, rng)
     await check(stores, jobs)
+
+
+async def test_a_workspace_is_told_from_another(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "SORTED_MAX", 1)
+    made = [
+        await stores.jobs.insert(PROJECT, making(spec=make_spec(name=f"bert-{i}", workspace_id=workspace)))
+        for i, workspace in enumerate(("0", "0", "0", "w", "w", "w"))
+    ]
+    numbers = [job.number for job in made]
+    assert await found(stores, "bert", workspace_id="0") == (set(numbers[:3]), 3)
+    for job in made[3:]:  # they are in no list any more, though they still drain
+        await stores.jobs.update(job.id, changing(deleting=True))
+    assert await found(stores, "bert", workspace_id="0") == (set(numbers[:3]), 3)
+    assert await found(stores, "bert", workspace_id="w") == (set(), 0)
+    assert await found(stores, "bert") == (set(numbers[:3]), 3)
 
 
 async def test_both_databases_keep_an_index(stores: Stores, database_url: str) -> None:

@@ -153,8 +153,11 @@ def jobs(connection: Connection, query: JobQuery, cache: JobCache) -> JobPage:
     else:
         parts = name_parts(connection, query.project_id, query.names_like)
         few = _few(connection, query.project_id, _narrowed(query, conditions, parts))
+        if not any(jobs for workspace, jobs in counts.items() if workspace != query.workspace_id):
+            named.pop("workspace_id", None)  # all that are shown are there: it says nothing
         alone = parts if named.keys() <= {"project_id", "names_like"} else None
-        matching = _visible(connection, query.project_id, conditions, alone) if few is None else len(few)
+        told = list(named.values())
+        matching = _visible(connection, query.project_id, told, alone) if few is None else len(few)
     found: tuple[Job, ...] = ()
     if query.offset < matching and query.limit:
         found = _load(connection, _job_page(query, conditions, few), cache, epoch)
