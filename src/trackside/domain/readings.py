@@ -89,10 +89,16 @@ def samples_of(readings: Readings) -> Iterator[Sample]:
 
 def checked(readings: Readings) -> tuple[Grid, ...]:
     """Return the grids of readings; raise Invalid if there are not as many values as they ask for."""
-    grids = grids_of(readings.series)
-    if len(readings.values) != 8 * len(readings.times_ms) * sum(map(len, grids)):
+    jobs_of(readings)
+    return grids_of(readings.series)
+
+
+def jobs_of(readings: Readings) -> frozenset[JobId]:
+    """Return whose readings these are; raise Invalid as `checked` does."""
+    jobs, width = _shape(readings.series)
+    if len(readings.values) != 8 * len(readings.times_ms) * width:
         raise Invalid("readings need one value of eight bytes for each time and series")
-    return grids
+    return jobs
 
 
 def without(readings: Readings, jobs: frozenset[JobId]) -> Readings | None:
@@ -130,6 +136,12 @@ def grids_of(series: bytes) -> tuple[Grid, ...]:
         return tuple(_grid(*row) for row in json.loads(text))
     except (zlib.error, ValueError, TypeError, RecursionError) as error:
         raise Invalid(f"packed series cannot be read: {error}") from None
+
+
+@lru_cache(maxsize=GRIDS_REMEMBERED_MAX)
+def _shape(series: bytes) -> tuple[frozenset[JobId], int]:
+    grids = grids_of(series)
+    return frozenset(grid.job_id for grid in grids), sum(map(len, grids))
 
 
 def _grid(job_id: Any, tasks: Any, series: Any) -> Grid:

@@ -67,17 +67,19 @@ class Lane:
         self._times = np.empty(LANE_ROWS_FIRST, np.int64)
         self._table = np.empty((LANE_ROWS_FIRST, len(ids)))
         self._count = 0
+        self._last_ms = -1
 
     def add(self, at_ms: int, values: Floats) -> bool:
         """Take a row, if it is newer than the last."""
-        if self._count and at_ms <= self._times[self._count - 1]:
+        if at_ms <= self._last_ms:
             return False
         if self._count == len(self._times):
             self._times = np.concatenate([self._times, self._times])
             self._table = np.concatenate([self._table, self._table])
         self._times[self._count] = at_ms
-        np.take(values, self._order, out=self._table[self._count])
+        values.take(self._order, out=self._table[self._count], mode="clip")  # else it is copied twice
         self._count += 1
+        self._last_ms = at_ms
         return True
 
     def rows(self) -> Rows:

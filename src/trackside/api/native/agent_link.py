@@ -10,9 +10,9 @@ from trackside.api.operation import Call, Operation, Param
 from trackside.domain import rules
 from trackside.domain.errors import Invalid
 from trackside.domain.exchange import Hello, Orders, Report, ReportAck, ReportBatch
-from trackside.domain.job import Job, NodeId
+from trackside.domain.job import Job, JobId, NodeId
 from trackside.domain.phase import Phase
-from trackside.domain.readings import Readings, checked, readings_of, without
+from trackside.domain.readings import Readings, jobs_of, readings_of, without
 from trackside.ports import JobStore, Update
 from trackside.service.errands import Errands
 
@@ -162,7 +162,7 @@ class AgentLink:
         for report in batch.reports:
             if report.measured is not None:
                 every += report.measured.readings or readings_of(report.measured.samples)
-        jobs = {grid.job_id for readings in every for grid in checked(readings)}
+        jobs = frozenset[JobId]().union(*map(jobs_of, every))
         gone = frozenset(job_id for job_id in jobs if self._store.get(job_id) is None)
         if not gone:
             return every
