@@ -100,7 +100,8 @@ def _run(asked: Request, leash_fd: int, output_fd: int) -> tuple[str, str]:
             plan = cast(Plan, json.load(file))
     except FileNotFoundError:
         return TASK_OVER, ""
-    plan |= {"argv": asked["command"], "must_exist": None, "covers": []}
+    # It joins the task's mounts: they are covered already, and have the /dev/shm the task has.
+    plan |= {"argv": asked["command"], "must_exist": None, "covers": [], "shm_bytes": None}
     alive = tree.start_ticks(asked["pid"]) == asked["start_ticks"]
     if not alive or not os.path.exists(f"/proc/{asked['pid']}/ns/mnt"):  # a zombie has none
         return TASK_OVER, ""
