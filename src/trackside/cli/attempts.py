@@ -26,8 +26,7 @@ from trackside.cli.words import (
     percent,
     sparkline,
 )
-from trackside.domain.story import soon_text
-from trackside.domain.wording import counted, signal_name, size_text
+from trackside.domain.wording import counted, signal_name, size_text, soon_text
 
 TASKS_SHOWN = 32
 CURVE_STEPS_MIN, CURVE_STEPS_MAX = 8, 48

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from trackside.domain.job import Exit, Task
 from trackside.domain.reason import Certainty, Reason, ReasonCode
-from trackside.domain.wording import counted, duration_text
+from trackside.domain.wording import counted, soon_text
 
 _RAISED_BY_STOPS = ("KeyboardInterrupt", "SystemExit")
 
@@ -24,7 +24,7 @@ def culprit_of(tasks: Iterable[Task]) -> Task | None:
     if not others:
         return first
     after_ms = min(_after_ms(task, first) for task in others)
-    words = f"{counted(len(others), 'other task')} failed after it, the first {duration_text(after_ms)} later"
+    words = f"{counted(len(others), 'other task')} failed after it, the first {soon_text(after_ms)} later"
     return replace(first, reason=replace(first.reason, evidence=(*first.reason.evidence, words)))
 
 
@@ -95,7 +95,7 @@ def _folded(task: Task, culprit: Task) -> Task:
     if not _failed_by_itself(task):
         return task
     assert task.reason is not None
-    later = duration_text(_after_ms(task, culprit))
+    later = soon_text(_after_ms(task, culprit))
     reason = Reason(
         text=f"{task.reason.text}, {later} after {culprit.name} had failed",
         code=ReasonCode.PEER_FAILED,

@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from trackside.domain.attempts import PASSED_OVER, taken
 from trackside.domain.evidence import DeviceKind
 from trackside.domain.fault import (
     BY_QUEUE,
@@ -43,7 +44,6 @@ _NODE_FAULTS = (
     ReasonCode.SHIM_LOST,
     ReasonCode.NODE_LOST,
 )
-_NOT_TAKEN = (RecoverResult.DOWNGRADE, RecoverResult.QUOTA_EXCEEDED)
 _PROC_RESTART_OF = {
     DeviceKind.GPU: RecoverLevel.GPU_PROC_RESTART,
     DeviceKind.NPU: RecoverLevel.NPU_PROC_RESTART,
@@ -111,8 +111,8 @@ def choose(job: Job, fault: Fault, *, drained: bool = False) -> Answer:
         else:
             isolated = fault.isolate if level is RecoverLevel.JOB_RESCHEDULE_WITH_TAINT else None
             charged = fault.scenario is not Scenario.HANGED
-            taken = replace(_step(fault, level, RecoverResult.RECOVERING, None), isolated=isolated)
-            steps.append(replace(taken, charged=charged, ended_at_ms=None))
+            chosen = replace(_step(fault, level, RecoverResult.RECOVERING, None), isolated=isolated)
+            steps.append(replace(chosen, charged=charged, ended_at_ms=None))
             return Answer(level=level, steps=tuple(steps))
     return Answer(level=None, steps=tuple(_refused(steps)))
 
@@ -131,7 +131,7 @@ def used(job: Job, level: RecoverLevel) -> int:
     if level not in (RecoverLevel.PROC_RESTART, RecoverLevel.POD_RESCHEDULE):
         same = [*BY_QUEUE, RecoverLevel.GPU_PROC_RESTART, RecoverLevel.NPU_PROC_RESTART]
     return sum(
-        one.charged and one.level in same and one.result not in _NOT_TAKEN
+        one.charged and one.level in same and one.result not in PASSED_OVER
         for record in job.records
         for one in record.recoveries
     )
@@ -139,8 +139,8 @@ def used(job: Job, level: RecoverLevel) -> int:
 
 def open_recovery(job: Job) -> Recovery | None:
     """Return the recovery that is under way, if the whole job is being brought back."""
-    taken = (_taken(record) for record in job.records[-2:])
-    return next((one for one in taken if one is not None and one.result is RecoverResult.RECOVERING), None)
+    chosen = (taken(record) for record in job.records[-2:])
+    return next((one for one in chosen if one is not None and one.result is RecoverResult.RECOVERING), None)
 
 
 def _ladder(job: Job, fault: Fault) -> Iterator[RecoverLevel]:
@@ -167,7 +167,7 @@ def _tried(record: Record, fault: Fault) -> set[RecoverLevel]:
     return {
         one.level
         for one in record.recoveries
-        if one.result in _NOT_TAKEN and one.task == name and one.started_at_ms == fault.at_ms
+        if one.result in PASSED_OVER and one.task == name and one.started_at_ms == fault.at_ms
     }
 
 
@@ -201,7 +201,7 @@ def _replacing_obstacle(job: Job, fault: Fault) -> str | None:
 
 
 def _in_place_obstacle(job: Job, fault: Fault, level: RecoverLevel) -> str | None:
-    record, before = job.records[-1], _taken(job.records[-2])
+    record, before = job.records[-1], taken(job.records[-2])
     if before is None or before.level not in IN_PLACE:
         return None
     if record.running_at_ms is None:
@@ -210,13 +210,6 @@ def _in_place_obstacle(job: Job, fault: Fault, level: RecoverLevel) -> str | Non
     if again and fault.at_ms - record.running_at_ms < STEADY_MS:
         return "the card failed again after the last restart"
     return None
-
-
-def _taken(record: Record) -> Recovery | None:
-    """Return the recovery that ended an attempt; None: it ended otherwise."""
-    last = record.recoveries[-1] if record.recoveries else None
-    whole = last is not None and last.level in (*IN_PLACE, *BY_QUEUE) and last.result not in _NOT_TAKEN
-    return last if whole else None
 
 
 def _row_max(job: Job, fault: Fault) -> int | None:
@@ -235,10 +228,10 @@ def _row(job: Job, fault: Fault) -> int:
     hanged = fault.scenario is Scenario.HANGED
     row, attempts = 0, list(reversed(job.records))
     for after, record in itertools.pairwise(attempts):
-        taken = _taken(record)
-        if taken is None or (taken.scenario is Scenario.HANGED) != hanged:
+        chosen = taken(record)
+        if chosen is None or (chosen.scenario is Scenario.HANGED) != hanged:
             break
-        if not hanged and (taken.reason.code in ENVIRONMENT or _was_steady(after, fault.at_ms)):
+        if not hanged and (chosen.reason.code in ENVIRONMENT or _was_steady(after, fault.at_ms)):
             break
         row += 1
     return row + (0 if hanged else _task_row(job.records[-1]))
@@ -247,7 +240,7 @@ def _row(job: Job, fault: Fault) -> int:
 def _task_row(record: Record) -> int:
     """Return how many single tasks were replaced in an attempt for the job's own faults."""
     replaced = [one for one in record.recoveries if one.level is RecoverLevel.POD_RESCHEDULE]
-    return sum(one.reason.code not in ENVIRONMENT and one.result not in _NOT_TAKEN for one in replaced)
+    return sum(one.reason.code not in ENVIRONMENT and one.result not in PASSED_OVER for one in replaced)
 
 
 def _was_steady(record: Record, now_ms: int) -> bool:

@@ -11,7 +11,7 @@ from trackside.domain.fault import RecoverLevel, RecoverResult, Recovery
 from trackside.domain.job import Job, Record, Task
 from trackside.domain.lost import Lost, Unit
 from trackside.domain.reason import ReasonCode
-from trackside.domain.wording import counted, duration_text
+from trackside.domain.wording import counted, soon_text
 
 NAMES_MAX = 4
 _WHAT: dict[RecoverLevel, str] = {
@@ -33,13 +33,6 @@ _HOW: dict[RecoverResult, str] = {
 }
 _UNIT_WORD = {Unit.GPU: "GPU", Unit.NPU: "NPU", Unit.CORE: "core"}
 _SCALES = ((3_600_000, 24, "hour"), (60_000, 2, "minute"), (1_000, 1, "second"))  # used from so many on
-
-
-def soon_text(duration_ms: int) -> str:
-    """Return a short time with what matters when things follow each other: 5 ms, 1.2 s, 2 min."""
-    if 1_000 <= duration_ms < 60_000:
-        return f"{duration_ms / 1000:.1f} s"
-    return duration_text(duration_ms)
 
 
 def others_text(tasks: Sequence[Task], culprit: str | None) -> str | None:

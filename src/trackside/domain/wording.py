@@ -29,6 +29,13 @@ def duration_text(duration_ms: int) -> str:
     return f"{seconds} s"
 
 
+def soon_text(duration_ms: int) -> str:
+    """Return a short time with what matters when things follow each other: 5 ms, 1.2 s, 2 min."""
+    if 1_000 <= duration_ms < 60_000:
+        return f"{duration_ms / 1000:.1f} s"
+    return duration_text(duration_ms)
+
+
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun: 1 task, 2 tasks."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
