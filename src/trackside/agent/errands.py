@@ -29,6 +29,7 @@ KEPT_PER_TASK_MAX = 64
 HARM_TOLD_MAX = 8
 HARM_LINGERS_SECONDS = 60.0  # what was over for longer did not end a task
 ANSWER_AGAIN_SECONDS = 5.0
+ANSWER_KEPT_CHARS_MAX = 2000
 
 NOT_RUNNING = "the task does not run on this node"
 INTERRUPTED = "the agent was restarted in the middle of it; what lasts was undone and it is not tried again"
@@ -114,11 +115,13 @@ class Errands:
         *,
         loop: Loop,
         workers: Executor,
+        menders: Executor,
         report: Callable[..., None],
         handlers: Mapping[ErrandKind, Handler],
     ) -> None:
         self._loop = loop
         self._workers = workers
+        self._menders = menders  # apart, so that no slow errand keeps another one from being undone
         self._report = report
         self._handlers = handlers
         self._known: OrderedDict[str, _Known] = OrderedDict()
@@ -135,15 +138,12 @@ class Errands:
         if target is None:
             self._answer(known, done=False, text=NOT_RUNNING)
             return
-        handler = self._handlers.get(errand.kind)
-        if handler is None:
-            self._answer(known, done=False, text="this node's agent cannot do this")
-            return
+        handler = self._handlers[errand.kind]
         if handler.lasts and self._lasts(target.key, errand.kind):
             self._answer(known, done=False, text=UNDER_WAY)
             return
         known.target = target
-        self._of_task.setdefault(target.key, []).append(known)
+        self._keep(target.key, known)
         try:
             self._write_down(target)
         except OSError as error:
@@ -158,7 +158,7 @@ class Errands:
             known = self._remember(record.errand)
             known.answered, known.back, known.refused = record.answered, True, record.refused
             known.over_at = time.monotonic() if record.over else None
-            self._of_task.setdefault(key, []).append(known)
+            self._keep(key, known)
 
     def adopt(self, target: Target) -> None:
         """Undo what an earlier agent left undone of a task that still runs, and answer what it did not."""
@@ -230,7 +230,7 @@ class Errands:
             handler.undo(known.errand, target)
             self._loop.call(lambda: self._undone(known, target, note if handler.lasts else None))
 
-        submit(self._workers, undo_in_worker)
+        submit(self._menders, undo_in_worker)
 
     def _undone(self, known: _Known, target: Target, note: str | None) -> None:
         if target.key not in self._of_task:  # the task is over: nothing to write down, nothing to tell
@@ -249,10 +249,12 @@ class Errands:
             return
         errand = known.errand
         known.answered = True
-        known.answer = Answered(
+        answer = Answered(
             id=errand.id, key=errand.key, kind=errand.kind, at_ms=now_ms(), done=done, text=text
         )
-        self._tell(known, known.answer)
+        self._tell(known, answer)
+        if len(text) <= ANSWER_KEPT_CHARS_MAX:  # the spool keeps a long one until it is heard
+            known.answer = answer
         if known.target is not None:
             with contextlib.suppress(OSError):  # it would only be answered once more
                 self._write_down(known.target)
@@ -262,10 +264,18 @@ class Errands:
         self._report(Report(seq=0, answered=answer))
 
     def _write_down(self, target: Target) -> None:
-        kept = self._of_task.get(target.key, [])[-KEPT_PER_TASK_MAX:]
+        kept = self._of_task.get(target.key, [])
         target.files.save_errands(
             [ErrandRecord(one.errand, one.answered, one.target is None, one.refused) for one in kept]
         )
+
+    def _keep(self, key: TaskKey, known: _Known) -> None:
+        """Count an errand among those of its task; the oldest that is over makes room."""
+        kept = self._of_task.setdefault(key, [])
+        if len(kept) >= KEPT_PER_TASK_MAX:
+            over = next((one for one in kept if one.target is None), None)
+            kept[:] = [one for one in kept if one is not over]
+        kept.append(known)
 
     def _remember(self, errand: Errand) -> _Known:
         known = self._known[errand.id] = _Known(errand)

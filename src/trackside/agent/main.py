@@ -128,6 +128,7 @@ class Agent:
         self._errands = Errands(
             loop=self._loop,
             workers=ThreadPoolExecutor(ERRANDS_AT_ONCE_MAX, thread_name_prefix="errand"),
+            menders=ThreadPoolExecutor(ERRANDS_AT_ONCE_MAX, thread_name_prefix="mender"),
             report=self._spool.append,
             handlers=handlers(),
         )

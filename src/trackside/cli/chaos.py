@@ -6,9 +6,9 @@ import typer
 
 from trackside.cli.errors import ExitCode, Usage
 from trackside.cli.session import Session, verb
-from trackside.domain.chaos import FAULTS
 
 OWN = "/api/trackside/v1"
+FAULTS = ("kill", "freeze", "exhaust-memory", "fill-shm", "slow", "cut-off")
 
 
 @verb

@@ -45,6 +45,7 @@ class Desk:
         return Errands(
             loop=self.loop,
             workers=self.workers,
+            menders=self.workers,
             report=self._report,
             handlers={ErrandKind.FREEZE: self.handler},
         )
@@ -283,6 +284,21 @@ def test_what_is_remembered_is_bounded(desk: Callable[..., Desk], monkeypatch: p
     for number in range(9):
         at.take(freeze(str(number)), None)
     assert len(at.errands._known) == 3
+
+
+def test_of_a_task_the_latest_and_what_lasts_are_remembered(
+    desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEPT_PER_TASK_MAX", 3)
+    at = desk(lasts=True)
+    at.take(freeze("lasts"), at.target)
+    at.answer("lasts")
+    once = Handler(do=at._do)
+    at.errands._handlers = {ErrandKind.FREEZE: at.handler, ErrandKind.STACKS: once}
+    for number in range(6):
+        at.take(Errand(id=str(number), key=KEY, kind=ErrandKind.STACKS), at.target)
+        at.answer(str(number))
+    assert [one.errand.id for one in at.files.errands()] == ["lasts", "4", "5"]
 
 
 def test_a_share_of_a_quota_is_written_as_the_quota_is() -> None:

@@ -76,7 +76,13 @@ class Bench:
                 meters=Nothing(),
                 kernel=KernelLog("/nowhere"),
             ),
-            Errands(loop=self.loop, workers=self.movers, report=self._report, handlers={}),
+            Errands(
+                loop=self.loop,
+                workers=self.movers,
+                menders=self.movers,
+                report=self._report,
+                handlers={},
+            ),
         )
 
     def _report(self, *reports: Report) -> None:
