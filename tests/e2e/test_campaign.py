@@ -201,18 +201,19 @@ class Campaign:
                     assert not missing, f"samples of {key} are gone: {sorted(missing)[:5]}"
 
     def check_events(self) -> None:
+        told = {job_id: self.messages(job_id) for job_id in self.job_ids}
         for job_id, beginning in self.acknowledged:
-            assert any(message.startswith(beginning) for message in self.messages(job_id)), beginning
+            assert any(message.startswith(beginning) for message in told[job_id]), beginning
 
     def messages(self, job_id: str) -> list[str]:
-        path = f"/v2/{self.server.project_id}/training-jobs/{job_id}/events"
+        path = f"/v2/{self.server.project_id}/training-jobs/{job_id}/events?limit=100&order=asc"
         found: list[str] = []
-        for page in range(100):
-            events = self.server.call("GET", f"{path}?limit=100&offset={page}")["events"]
-            found += [event["message"] for event in events]
-            if len(events) < 100:
-                break
-        return found
+        while True:
+            page = self.server.call("GET", f"{path}&offset={len(found)}")
+            found += [event["message"] for event in page["events"]]
+            if not page["events"]:
+                assert len(found) == page["total"]
+                return found
 
     def check_lines(self) -> None:
         """Every line that a task knows it wrote is in the log, whatever ended the task."""

@@ -118,15 +118,15 @@ class Api:
         return self._log(job_id, task, query)
 
     def all_events(self, job_id: str, *, level: str | None, most: int) -> Iterator[dict[str, Any]]:
-        """Yield a job's events, oldest first; the v2 API counts `offset` in pages."""
+        """Yield a job's events, oldest first."""
         base = [("limit", str(EVENTS_PER_CALL)), ("order", "asc")] + ([("level", level)] if level else [])
-        for page in range(-(-most // EVENTS_PER_CALL)):
+        for offset in range(0, most, EVENTS_PER_CALL):
             answer = self.client.get(
-                self._v2(f"training-jobs/{job_id}/events"), [*base, ("offset", str(page))]
+                self._v2(f"training-jobs/{job_id}/events"), [*base, ("offset", str(offset))]
             )
             told = answer.get("events") or []
             yield from told
-            if (page + 1) * EVENTS_PER_CALL >= int(answer.get("total") or 0) or not told:
+            if offset + EVENTS_PER_CALL >= int(answer.get("total") or 0) or not told:
                 return
 
     def metrics(

@@ -237,8 +237,8 @@ def test_events_come_in_pages(fake: FakeServer, run: Run) -> None:
     told = [{"time": "t", "level": "Info", "source": "s", "message": f"m{n}"} for n in range(130)]
 
     def answer(request: Request) -> tuple[int, Any]:
-        page = int(request.query["offset"][0])
-        return 200, {"total": 130, "events": told[page * 100 : page * 100 + 100]}
+        offset = int(request.query["offset"][0])  # a number of events, as docs/modelarts-v2.md says
+        return 200, {"total": 130, "events": told[offset : offset + 100]}
 
     fake.answers["GET", f"{V2}/{JOB_ID}/events"] = answer
     assert run("events", "llama-sft").out.splitlines()[-1] == "t\tInfo\ts\tm129"
