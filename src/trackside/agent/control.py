@@ -18,6 +18,7 @@ from trackside.agent.state import TaskFiles
 # What an agent may inherit. Never more: the server's environment may hold secrets.
 PASSED_ON = ("PATH", "HOME", "TZ", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "TMPDIR")
 START_SECONDS_MAX = 20.0
+APPEAR_SECONDS_MAX = 3.0  # from its start in the background to its lock; who waits longer may just ask again
 STOP_SECONDS_MAX = 20.0
 LOOK_SECONDS = 0.02
 
@@ -50,7 +51,7 @@ def ensure_agent(
     )
     if done.returncode != 0:
         raise AgentTrouble(f"the agent did not start: {done.stderr.decode(errors='replace').strip()}")
-    deadline = time.monotonic() + START_SECONDS_MAX
+    deadline = time.monotonic() + APPEAR_SECONDS_MAX
     while agent_pid(data_dir) is None:
         if time.monotonic() > deadline:
             raise AgentTrouble(f"the agent did not start: see {Layout(data_dir).agent_dir / 'agent.log'}")
