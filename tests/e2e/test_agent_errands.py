@@ -234,23 +234,41 @@ def test_exhausted_memory_ends_the_task_as_out_of_memory(running: tuple[FakeServ
     assert server.ended(task).oom_killed
 
 
-FILLS = "while true; do head -c 4096 /dev/zero > /dev/shm/$NAME || echo full; sleep 0.05; done"
+WRITES = """
+n=0; echo kept > /dev/shm/kept
+while true; do
+    if head -c 1000000 /dev/zero > /dev/shm/new; then echo room; else echo full; fi
+    rm /dev/shm/new; cat /dev/shm/kept; sleep 0.05
+done
+"""
 
 
 @needs_root
-def test_a_full_shm_is_the_tasks_own(running: tuple[FakeServer, AgentProcess]) -> None:
+def test_a_full_shm_is_the_tasks_own_and_keeps_what_is_in_it(
+    running: tuple[FakeServer, AgentProcess],
+) -> None:
     server, agent = running
-    name = f"trackside-test-{uuid.uuid4().hex}"
-    task = server.order(launch(f"NAME={name}; trap 'rm -f /dev/shm/$NAME' EXIT; {FILLS}"))
-    own = f"/proc/{server.started(task).pid}/root/dev/shm/{name}"
-    answered = server.answer(server.ask(task, ErrandKind.FILL_SHM, seconds=0.5))
+    task = server.order(launch(WRITES))
+    server.started(task)
+    until(lambda: agent.log(task).count(b"room") > 1)
+    answered = server.answer(server.ask(task, ErrandKind.FILL_SHM, seconds=1))
     assert answered.done, answered.text
-    until(lambda: b"full" in agent.log(task))
+    until(lambda: b"No space left on device\nfull\nkept\n" in agent.log(task))
     assert shutil.disk_usage("/dev/shm").free > MIB  # the machine's
     until(lambda: any("fill shm" in note and "undone" in note for note in server.notes(task)))
-    until(lambda: os.path.exists(own))
+    before = agent.log(task).count(b"room")
+    until(lambda: agent.log(task).count(b"room") > before)
     server.order(Stop(key=task, grace_seconds=5))
-    server.ended(task)
+
+
+@needs_root
+def test_a_shm_can_be_filled_in_part(running: tuple[FakeServer, AgentProcess]) -> None:
+    server, agent = running
+    task = server.order(launch("while true; do df --output=pcent /dev/shm | tail -1; sleep 0.05; done"))
+    server.started(task)
+    assert server.answer(server.ask(task, ErrandKind.FILL_SHM, amount=50)).done
+    until(lambda: b" 50%\n" in agent.log(task))
+    server.order(Stop(key=task, grace_seconds=0))
 
 
 TALKS = """

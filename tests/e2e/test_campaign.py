@@ -96,6 +96,7 @@ class Campaign:
 
     server: LiveServer
     directory: Path
+    slots: list[str] = field(default_factory=list)  # the jobs that run; one that ended makes room for another
     job_ids: list[str] = field(default_factory=list)
     struck: list[Step] = field(default_factory=list)
     acknowledged: list[tuple[str, str]] = field(default_factory=list)  # job and the beginning of the event
@@ -107,27 +108,28 @@ class Campaign:
         return self.directory / "gate"
 
     def begin(self) -> None:
-        client = client_of(self.server)
-        command = WORKER.format(gate=self.gate, acks=self.directory)
-        for number in range(JOBS):
-            also_own = "true" if number >= JOBS // 2 else "false"
-            policy = POLICIES[number % len(POLICIES)] | {"job-unconditional-retry": also_own}
-            body = Job(
-                kind="job",
-                metadata=JobMetadata(
-                    name=f"campaign-{number}",
-                    annotations={f"fault-tolerance/{name}": value for name, value in policy.items()},
-                ),
-                algorithm=JobAlgorithm(command=command),
-                spec=Spec(
-                    resource=SpecResource(
-                        node_count=WORKERS,
-                        main_container_customized_flavor={"cpu_core_num": 0.05, "mem_size": 0.125},
-                    )
-                ),
-            )
-            request = CreateTrainingJobRequest(body=body)
-            self.job_ids.append(str(client.create_training_job(request).metadata.id))
+        self.slots = [self._submit(number) for number in range(JOBS)]
+
+    def _submit(self, number: int) -> str:
+        also_own = "true" if number >= JOBS // 2 else "false"
+        policy = POLICIES[number % len(POLICIES)] | {"job-unconditional-retry": also_own}
+        body = Job(
+            kind="job",
+            metadata=JobMetadata(
+                name=f"campaign-{number}",
+                annotations={f"fault-tolerance/{name}": value for name, value in policy.items()},
+            ),
+            algorithm=JobAlgorithm(command=WORKER.format(gate=self.gate, acks=self.directory)),
+            spec=Spec(
+                resource=SpecResource(
+                    node_count=WORKERS,
+                    main_container_customized_flavor={"cpu_core_num": 0.05, "mem_size": 0.125},
+                )
+            ),
+        )
+        made = client_of(self.server).create_training_job(CreateTrainingJobRequest(body=body))
+        self.job_ids.append(str(made.metadata.id))
+        return self.job_ids[-1]
 
     def strike(self, step: Step) -> None:
         self.struck.append(step)
@@ -145,7 +147,7 @@ class Campaign:
         asked: dict[str, Any] = {"fault": step.what, "task": step.task}
         if FAULTS[step.what].lasts:
             asked["seconds"] = step.seconds
-        job_id = self.job_ids[step.job]
+        job_id = self.slots[step.job]
         request = urllib.request.Request(
             f"{self.server.endpoint}/api/trackside/v1/jobs/{job_id}/faults",
             method="POST",
@@ -159,6 +161,8 @@ class Campaign:
             with error:
                 if error.code not in (409, 503):  # it does not run just now, or its node did not answer
                     raise
+            if details(client_of(self.server), job_id).status.phase in OVER:
+                self.slots[step.job] = self._submit(step.job)
             return
         self.done += told["done"]
         self.acknowledged.append((job_id, f"fault injected by admin: {step.what} of {step.task}"))
@@ -166,7 +170,7 @@ class Campaign:
     def look_at_samples(self) -> None:
         """Remember every sample the server shows: none of them may be gone later."""
         now = time.time_ns() // 1_000_000
-        for job_id in self.job_ids:
+        for job_id in self.slots:
             for series in self._series(job_id, now - 60_000, now):
                 points = self.samples.setdefault((job_id, series["task"], series["metric"]), {})
                 points.update(dict(series["points"]))
@@ -390,5 +394,5 @@ def summary(campaign: Campaign, jobs: list[domain.Job]) -> str:
     return (
         f"{len(campaign.struck)} blows ({campaign.done} faults made, server killed {kills[0]} times, "
         f"agent {kills[1]} times): {attempts} attempts, {recoveries} recoveries, "
-        f"{succeeded} of {JOBS} jobs succeeded, {sum(map(len, campaign.samples.values()))} samples kept"
+        f"{succeeded} of {len(jobs)} jobs succeeded, {sum(map(len, campaign.samples.values()))} samples kept"
     )

@@ -4,7 +4,6 @@ Everything here acts on the processes and control groups of one task. What needs
 chaos_inside.py, what needs the kernel's help in chaos_network.py.
 """
 
-import contextlib
 import os
 import signal
 import threading
@@ -94,8 +93,7 @@ class Brakes:
         del errand
         quota = cpu_quota(target)
         if quota is not None:
-            with contextlib.suppress(FileNotFoundError):  # the group went with the task
-                quota[0].write_text(quota[1])
+            quota[0].write_text(quota[1])
             return
         with self._lock:
             cycle = self._cycles.pop(target.key, None)

@@ -61,15 +61,15 @@ def exhaust_memory(errand: Errand, target: Target) -> str:
 
 
 def fill_shm(errand: Errand, target: Target) -> str:
-    """Fill the /dev/shm that the task sees to `amount` percent."""
+    """Make the task's own /dev/shm `amount` percent full."""
     percent = 100.0 if errand.amount is None else errand.amount
-    if not 0 <= percent <= 100:
-        raise Cannot(f"a /dev/shm can be 0 to 100 percent full, not {percent:g}")
+    if not 1 <= percent <= 100:
+        raise Cannot(f"a /dev/shm can be 1 to 100 percent full, not {percent:g}")
     return _helped("fill_shm", pid=target.main_pid, percent=percent) + lasting(errand)
 
 
 def empty_shm(errand: Errand, target: Target) -> None:
-    """Give the task the /dev/shm back that it saw before; its own mounts end with it."""
+    """Make the task's /dev/shm as large as before; it ends with the task."""
     del errand
     if target.alive:
         with contextlib.suppress(Cannot):

@@ -17,9 +17,11 @@ from trackside.agent import child, linux, tree
 
 STEP_BYTES = 4 * 1024**2
 SHM = "/dev/shm"  # noqa: S108  # the place this is about
-SHM_BYTES = 64 * 1024**2  # what a container is given by default
-SHM_SOURCE = "trackside-chaos"  # what the mount is called, to know it again
-SHM_FILE = "trackside-chaos"
+SHM_FILE = f"{SHM}/trackside-chaos"
+SHM_FILE_BYTES = 64 * 1024  # so that something is in it: a size of nothing would mean no limit
+SHM_ROUNDS = 50
+SHM_ROUND_SECONDS = 0.01
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 OOM_SCORE_LOWEST = -999
 
 _AT_THE_LIMIT = (errno.ENOMEM, errno.ENOSPC, errno.EINTR)
@@ -72,54 +74,69 @@ def exhaust(join: str, counter: str, pid: int, ticks: int | None, seconds: float
 
 
 def fill_shm(pid: int, percent: float) -> str:
-    """Give the task a small /dev/shm of its own, on top of the one it sees: full from the first moment."""
-    mounts = _mounts_of(pid)
-    made = linux.make_tmpfs(SHM_SOURCE, {"mode": "1777", "size": str(SHM_BYTES)})
-    fd = os.open(SHM_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=made)
-    _fill(fd, int(SHM_BYTES * percent / 100))
+    """Make the task's own /dev/shm so small that what is in it fills it; how large it was is kept in it."""
+    _enter_shm(pid)
+    fd = os.open(SHM_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    os.write(fd, b"%d\n".ljust(SHM_FILE_BYTES) % _shm_room()[1])
     os.close(fd)
-    linux.join_namespace(mounts)
-    linux.attach(made, SHM)
-    os.close(made)
-    return f"its {SHM} is {percent:g} % full, of {SHM_BYTES // 1024**2} MiB"
+    size = _tighten(percent)
+    return f"its {SHM} holds no more than {size // 1024:,} KiB and is {percent:g} % full"
 
 
-def _fill(fd: int, size: int) -> None:
-    """Make a file this large, or as large as there is room for."""
-    written = 0
-    piece = b"\0" * 65536
-    with contextlib.suppress(OSError):
-        while written < size:
-            written += os.write(fd, piece[: size - written])
+def _tighten(percent: float) -> int:
+    """Make /dev/shm as small as can be, for a while: the task may just be about to free something."""
+    before = smallest = _shm_room()[1]
+    for _ in range(SHM_ROUNDS):
+        used, _ = _shm_room()
+        size = max(used, int(used * 100 / percent) // PAGE_BYTES * PAGE_BYTES)
+        if size < smallest:
+            with contextlib.suppress(OSError):  # the task wrote something in this moment
+                _resize_shm(size)
+                smallest = size
+        time.sleep(SHM_ROUND_SECONDS)
+    if smallest == before:
+        raise OSError(errno.EBUSY, "the task writes to it all the time")
+    return smallest
 
 
 def empty_shm(pid: int) -> str:
-    """Take that /dev/shm away again; what lies below was not touched."""
-    linux.join_namespace(_mounts_of(pid))
-    taken = 0
-    while _mounted():
-        linux.unmount(SHM)
-        taken += 1
-    return f"{taken} taken away"
+    """Make the task's /dev/shm as large as it was."""
+    _enter_shm(pid)
+    try:
+        fd = os.open(SHM_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return "there was nothing to undo"
+    size = os.read(fd, SHM_FILE_BYTES).split(b"\n")[0]
+    if os.fstat(fd).st_uid == os.geteuid() and size.isdigit():
+        _resize_shm(int(size))
+    os.unlink(SHM_FILE)
+    return f"its {SHM} is as large as before"
 
 
-def _mounts_of(pid: int) -> int:
-    """Return what stands for the task's own mounts; refuse if they are everybody's."""
+def _enter_shm(pid: int) -> None:
+    """Enter the task's own mounts; refuse if its /dev/shm is everybody's."""
+    machines = os.stat(SHM).st_dev
     fd = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
     own = os.stat("/proc/self/ns/mnt")
-    if (os.fstat(fd).st_dev, os.fstat(fd).st_ino) == (own.st_dev, own.st_ino):
-        raise Refused(
-            f"the task's {SHM} is the machine's own, which others use too. Only a task that has mounts of "
-            "its own can be given a full one: one whose user may not pass the agent's data directory"
-        )
-    return fd
+    if (os.fstat(fd).st_dev, os.fstat(fd).st_ino) != (own.st_dev, own.st_ino):
+        linux.join_namespace(fd)
+        if os.stat(SHM).st_dev != machines:
+            return
+    raise Refused(
+        f"the task's {SHM} is the machine's own, which others use too: tasks have one of their own where the "
+        "agent is root and they are not"
+    )
 
 
-def _mounted() -> bool:
-    """Say whether the topmost mount there is ours."""
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
-        there = [line.split() for line in file if line.split()[4] == SHM]
-    return bool(there) and SHM_SOURCE in there[-1]
+def _shm_room() -> tuple[int, int]:
+    """Return what is used of /dev/shm, and its size."""
+    disk = os.statvfs(SHM)
+    return (disk.f_blocks - disk.f_bfree) * disk.f_frsize, disk.f_blocks * disk.f_frsize
+
+
+def _resize_shm(size: int) -> None:
+    flags = linux.MS_REMOUNT | linux.MS_NOSUID | linux.MS_NODEV
+    linux.mount("trackside", SHM, None, flags, f"size={size}")
 
 
 def _kills(counter: str) -> int:

@@ -62,8 +62,9 @@ class Target:
 
     @property
     def alive(self) -> bool:
-        """Say whether the task's main process is still the same one."""
-        return tree.start_ticks(self.main_pid) == self.main_ticks
+        """Say whether the task's main process still runs."""
+        same = tree.start_ticks(self.main_pid) == self.main_ticks
+        return same and tree.state(self.main_pid) not in (*"ZX", None)
 
 
 def _nothing(errand: Errand, target: Target) -> None:
@@ -227,7 +228,11 @@ class Errands:
         handler = self._handlers[known.errand.kind]
 
         def undo_in_worker() -> None:
-            handler.undo(known.errand, target)
+            try:
+                handler.undo(known.errand, target)
+            except OSError:
+                if target.alive:  # else all that was to be undone went with the task
+                    raise
             self._loop.call(lambda: self._undone(known, target, note if handler.lasts else None))
 
         submit(self._menders, undo_in_worker)

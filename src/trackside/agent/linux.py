@@ -18,19 +18,11 @@ MS_REMOUNT = 32
 MS_BIND = 4096
 MS_REC = 16384
 MS_SLAVE = 1 << 19
-MNT_DETACH = 2
 
 _CLONE_NEWNS = 0x00020000
 _CLONE_INTO_CGROUP = 0x200000000
 _SYS_CLONE3 = 435  # the same number on every architecture
 _SIGCHLD = 17
-# These too have the same numbers everywhere.
-_SYS_MOVE_MOUNT, _SYS_FSOPEN, _SYS_FSCONFIG, _SYS_FSMOUNT = 429, 430, 431, 432
-_CLOEXEC = 1
-_FSCONFIG_SET_STRING, _FSCONFIG_CMD_CREATE = 1, 6
-_MOUNT_ATTR_NOSUID, _MOUNT_ATTR_NODEV = 2, 4
-_MOVE_MOUNT_F_EMPTY_PATH = 4
-_AT_FDCWD = -100
 
 # PyDLL keeps the interpreter lock: clone3 must return into a child whose only thread holds it.
 _held = ctypes.PyDLL(None, use_errno=True)
@@ -72,28 +64,6 @@ def mount(source: str, target: str, kind: str | None, flags: int, options: str =
     _check(code, f"mount {target}")
 
 
-def make_tmpfs(source: str, options: dict[str, str]) -> int:
-    """Make a file system in memory that is mounted nowhere yet; return the descriptor of its top."""
-    context = _call(_SYS_FSOPEN, b"tmpfs", _CLOEXEC)
-    try:
-        for name, value in {"source": source, **options}.items():
-            _call(_SYS_FSCONFIG, context, _FSCONFIG_SET_STRING, name.encode(), value.encode(), 0)
-        _call(_SYS_FSCONFIG, context, _FSCONFIG_CMD_CREATE, None, None, 0)
-        return _call(_SYS_FSMOUNT, context, _CLOEXEC, _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NODEV)
-    finally:
-        os.close(context)
-
-
-def attach(mount_fd: int, target: str) -> None:
-    """Mount what was made before, as it is by now."""
-    _call(_SYS_MOVE_MOUNT, mount_fd, b"", _AT_FDCWD, os.fsencode(target), _MOVE_MOUNT_F_EMPTY_PATH)
-
-
-def unmount(target: str) -> None:
-    """Take the topmost mount away, at once; who has files of it open keeps them."""
-    _check(_libc.umount2(os.fsencode(target), MNT_DETACH), f"umount {target}")
-
-
 def fork_into_cgroup(cgroup_fd: int) -> int:
     """Fork a child that is born in the v2 cgroup: joining one later waits for every CPU of the machine."""
     arguments = struct.pack("<11Q", _CLONE_INTO_CGROUP, 0, 0, 0, _SIGCHLD, 0, 0, 0, 0, 0, cgroup_fd)
@@ -109,15 +79,6 @@ def fork_into_cgroup(cgroup_fd: int) -> int:
     if pid < 0:
         raise OSError(error, os.strerror(error), "clone3")
     return pid
-
-
-def _call(number: int, *arguments: int | bytes | None) -> int:
-    kinds = [one if isinstance(one, bytes) or one is None else ctypes.c_long(one) for one in arguments]
-    answer: int = _libc.syscall(ctypes.c_long(number), *kinds)
-    if answer < 0:
-        error = ctypes.get_errno()
-        raise OSError(error, os.strerror(error), f"system call {number}")
-    return answer
 
 
 def _check(code: int, what: str) -> None:

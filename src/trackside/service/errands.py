@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from trackside.domain.errors import Exhausted, IllegalTransition, TaskNotFound
 from trackside.domain.exchange import Answered, Errand, ErrandKind, TaskKey
-from trackside.domain.job import Job, TaskState
+from trackside.domain.job import Job, TaskState, task_names
 from trackside.ports import Clock
 
 OPEN_MAX = 8192  # a job of a thousand tasks may be asked for all their stacks, several times
@@ -51,9 +51,11 @@ class Errands:
     ) -> str:
         """Send the node of a running task on an errand; return the errand's id."""
         found = job.task(task)
-        if found is None:
-            names = ", ".join(one.name for one in job.tasks[:8]) or "none yet"
-            raise TaskNotFound(f"the job has no task {task!r}; it has {names}")
+        names = task_names(job.spec)
+        if task not in names:
+            raise TaskNotFound(f"the job has no task {task!r}; it has {', '.join(names[:8])}")
+        if found is None:  # it waits for room
+            raise IllegalTransition(f"the job is {job.phase}: this needs a task that runs")
         if found.state is not TaskState.RUNNING:
             raise IllegalTransition(f"{task} is {found.state}: this needs a task that runs")
         if len(self._open) >= OPEN_MAX:

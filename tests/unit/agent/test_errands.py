@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -335,3 +336,17 @@ def test_a_long_text_is_cut_between_characters() -> None:
     assert cut("short", 10) == "short"
     assert len(cut("ä" * 100, 51).encode()) <= 51
     assert cut("ä" * 100, 51).endswith("[cut]")
+
+
+def test_what_cannot_be_undone_because_the_task_is_gone_is_undone(
+    desk: Callable[..., Desk], caplog: pytest.LogCaptureFixture
+) -> None:
+    at = desk(lasts=True)
+
+    def vanished(errand: Errand, target: Target) -> None:
+        raise OSError(19, "No such device")
+
+    at.errands._handlers = {ErrandKind.FREEZE: Handler(do=at._do, undo=vanished, lasts=True)}
+    at.take(freeze(seconds=0.01), replace(at.target, main_pid=2**22 + 1, main_ticks=7))
+    at.until(lambda: any(report.noted for report in at.reports))
+    assert not caplog.records

@@ -115,6 +115,8 @@ def test_only_a_task_that_runs_can_be_asked() -> None:
     errands = table()
     with pytest.raises(TaskNotFound, match="worker-0, worker-1"):
         errands.ask(running(), "worker-7", ErrandKind.KILL)
+    with pytest.raises(IllegalTransition, match="the job is queued"):
+        errands.ask(a_job(), "worker-0", ErrandKind.KILL)
     with pytest.raises(IllegalTransition, match="is placed"):
         errands.ask(placed(a_job()), "worker-0", ErrandKind.KILL)
 
