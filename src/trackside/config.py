@@ -84,6 +84,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     sample_seconds: float = 5.0
     metrics_raw_days: float = 15  # how long samples are kept as they came
     metrics_rollup_days: float = 400  # how long their one-minute means, extremes and counts are kept
+    hang_check_seconds: float = 60.0  # how often running jobs are looked at for hangs
+    hang_window_seconds: int = 0  # in place of what every job asks for, to rehearse; 0: what they ask for
     stop_grace_seconds: float = 30.0  # what tasks get between TERM and KILL
     run_agent: bool = True  # keep an agent running on this machine
     node_id: str = ""  # empty: the machine's name
@@ -143,6 +145,7 @@ def _check(settings: Settings) -> None:
             f" {METRICS_DAYS_MAX:,}; they are {settings.metrics_raw_days:g}"
             f" and {settings.metrics_rollup_days:g}"
         )
+    _check_hangs(settings)
     if not 0 <= settings.stop_grace_seconds <= 3600:
         raise Invalid(f"stop_grace_seconds must be 0 to 3600, not {settings.stop_grace_seconds:g}")
     for name in ("npu_exporter_url", "dcgm_exporter_url"):
@@ -162,3 +165,10 @@ def _check(settings: Settings) -> None:
         raise Invalid(f"queue_policy must be one of {names}, not {settings.queue_policy!r}")
     if settings.images not in ("lenient", "strict"):
         raise Invalid(f"images must be lenient or strict, not {settings.images!r}")
+
+
+def _check_hangs(settings: Settings) -> None:
+    if not 1 <= settings.hang_check_seconds <= 3600:
+        raise Invalid(f"hang_check_seconds must be 1 to 3600, not {settings.hang_check_seconds:g}")
+    if settings.hang_window_seconds and not 5 <= settings.hang_window_seconds <= 86_400:
+        raise Invalid(f"hang_window_seconds must be 5 to 86400, or 0, not {settings.hang_window_seconds}")

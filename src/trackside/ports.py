@@ -468,6 +468,31 @@ class LogStore(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Where the processes of a task stood at one moment; kept with its log."""
+
+    task: str
+    attempt: int  # of the task, as its log's
+    at_ms: int
+
+
+class StackStore(Protocol):
+    """Keeps what was seen of tasks that seemed to hang. A returned write is durable."""
+
+    async def keep(self, job_id: JobId, snapshot: Snapshot, text: str) -> None:
+        """Keep a snapshot; one of the same task and moment is replaced."""
+        ...
+
+    async def snapshots(self, job_id: JobId) -> tuple[Snapshot, ...]:
+        """Return what was kept of a job, the oldest first."""
+        ...
+
+    async def read(self, job_id: JobId, snapshot: Snapshot) -> str:
+        """Return what was kept; empty if it is gone."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
     """One object below a URL: its path relative to it."""

@@ -34,6 +34,7 @@ from trackside.api.native import notify as native_notify
 from trackside.api.native import policies as native_policies
 from trackside.api.native import pools as native_pools
 from trackside.api.native import routes as native
+from trackside.api.native import stacks as native_stacks
 from trackside.api.native.agent_link import AgentLink
 from trackside.api.operation import Dialect, Operation
 from trackside.api.pai_dlc import errors as dlc_errors
@@ -54,6 +55,7 @@ from trackside.domain.pool import QueuePolicy
 from trackside.domain.resources import Capacity, Flavor, derive_flavors
 from trackside.engine.local import LocalEngine
 from trackside.logstore.files import FileLogs
+from trackside.logstore.stacks import FileStacks
 from trackside.metricstore.appender import Appender
 from trackside.metricstore.embedded import EmbeddedMetricStore
 from trackside.notify.mail import Mailer, mail_server
@@ -75,6 +77,7 @@ from trackside.service import (
     Pending,
     Pools,
     Services,
+    StackTaker,
     Tokens,
     Topics,
     Users,
@@ -83,6 +86,7 @@ from trackside.service.chaos import Chaos
 from trackside.service.errands import Errands
 from trackside.service.policies import Policies
 from trackside.service.things import job_in_path
+from trackside.supervise.hang import HangSettings, HangWatch
 from trackside.supervise.loop import Supervisor
 
 if TYPE_CHECKING:
@@ -129,6 +133,7 @@ class Parts:
     engine: LocalEngine
     supervisor: Supervisor
     notifier: Notifier
+    hangs: HangWatch
     services: Services
     dialects: Sequence[Dialect]
     app: App
@@ -219,6 +224,15 @@ def build(settings: Settings) -> Parts:
         quotas=quotas,
         pending=Pending(jobs, explain=supervisor.explain, reasons=supervisor.reasons),
         topics=topics,
+        stacks=StackTaker(jobs, FileStacks(data_dir / "logs"), errands, clock),
+    )
+    hangs = HangWatch(
+        stores.jobs,
+        metric_store,
+        clock,
+        settings=_hang_settings(settings),
+        take_stacks=services.stacks.take,
+        orders_changed=engine.changed,
     )
     tallies, appender = Tallies(), Appender(metric_store)
     link = AgentLink(
@@ -247,7 +261,7 @@ def build(settings: Settings) -> Parts:
                     clock=clock,
                     nodes=engine.nodes,
                     projects=_project_ids(stores),
-                    own=_own_counts(supervisor, notifier, link, appender, metric_store),
+                    own=_own_counts(supervisor, hangs, notifier, link, appender, metric_store),
                     sample_seconds=settings.sample_seconds,
                 ),
                 caller_of_token=None if _open_page(settings) else who.directory.caller_of_token,
@@ -268,6 +282,7 @@ def build(settings: Settings) -> Parts:
         engine,
         supervisor,
         notifier,
+        hangs,
         services,
         dialects,
         app,
@@ -290,6 +305,7 @@ async def run(parts: Parts, *, started: Callable[[str], None]) -> None:
         parts.services.logs.endpoint = endpoint
         background.append(asyncio.create_task(parts.supervisor.run()))
         background.append(asyncio.create_task(parts.notifier.run()))
+        background.append(asyncio.create_task(parts.hangs.run()))
         if parts.settings.run_agent:
             background.append(asyncio.create_task(_keep_agent(parts)))
         started(endpoint)
@@ -405,12 +421,21 @@ def _dialects(
                 *native_policies.operations(who.policies, who.temporary),
                 *native_pools.OPERATIONS,
                 *native_notify.OPERATIONS,
+                *native_stacks.OPERATIONS,
                 *native_chaos.operations(chaos),
             ),
             authenticate=signed,
         ),
         own(name="agent", title="Agents", operations=link.operations(), authenticate=agent),
         own(name="links", title="Links", operations=downloads.OPERATIONS, authenticate=downloads.link_holder),
+    )
+
+
+def _hang_settings(settings: Settings) -> HangSettings:
+    return HangSettings(
+        period_seconds=settings.hang_check_seconds,
+        window_seconds=settings.hang_window_seconds or None,
+        sample_seconds=settings.sample_seconds,
     )
 
 
@@ -507,13 +532,14 @@ def _metric_store(settings: Settings, data_dir: Path) -> "EmbeddedMetricStore | 
 
 def _own_counts(
     supervisor: Supervisor,
+    hangs: HangWatch,
     notifier: Notifier,
     link: AgentLink,
     appender: Appender,
     store: "EmbeddedMetricStore | PrometheusMetricStore",
 ) -> Mapping[str, Counted]:
     return {
-        "trackside_supervise_failures": lambda: supervisor.failures,
+        "trackside_supervise_failures": lambda: supervisor.failures + hangs.failures,
         "trackside_reports_applied": lambda: link.reports_applied,
         "trackside_samples_appended": lambda: appender.appended,
         "trackside_samples_dropped": lambda: store.dropped,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from trackside.cli.client import Client, strange_answer
-from trackside.cli.views import AttemptsView, AttemptView, ExplainView, JobView, SeriesView
+from trackside.cli.views import AttemptsView, AttemptView, ExplainView, JobView, SeriesView, StacksView
 
 OWN = "/api/trackside/v1"
 LOG_LINES_PER_CALL = 500  # the v2 API's own limit
@@ -72,6 +72,14 @@ class Api:
     def export_attempt(self, job_id: str, number: int) -> Iterator[bytes]:
         """Yield everything of one attempt as the pieces of a ZIP file."""
         return self.client.pieces(f"{OWN}/jobs/{job_id}/attempts/{number}/export")
+
+    def stacks(self, job_id: str, *, task: str | None, attempt: int | None) -> tuple[list[StacksView], int]:
+        """Return the stacks that were taken of a job, the newest last, and how many are kept."""
+        query = [("task", task)] if task else []
+        query += [("attempt", str(attempt))] if attempt else []
+        answer = self.client.get(f"{OWN}/jobs/{job_id}/stacks", query)
+        taken = self._read(answer.get("stacks") or [], list[StacksView])
+        return taken, int(answer.get("matching", len(taken)))
 
     def jobs(
         self, *, states: tuple[str, ...] = (), name: str | None = None, limit: int = 20, offset: int = 0

@@ -50,7 +50,7 @@ def show_job(session: Session, job: JobView) -> None:
         line(session, "lost", f"{lost.text}, everything since the start of each attempt that went wrong")
     line(session, "workers", _workers(job))
     _tasks(session, job)
-    if job.phase in ("failed", "create_failed", "lost", "queued"):
+    if job.phase in ("failed", "create_failed", "lost", "queued") or job.suspicion:
         session.talk(f"next: trackside explain {job.name}")
     elif len(job.records) > 1:
         session.talk(f"more of an attempt: trackside show {job.name} --attempt {job.records[-1].number - 1}")
@@ -72,7 +72,7 @@ def explain_job(session: Session, job: JobView, attempt: AttemptView | None, *, 
 
 
 def _tell_reason(session: Session, job: JobView) -> None:
-    reason = job.reason
+    reason = job.suspicion or job.reason
     if reason is None or not reason.text:
         told = "" if len(job.records) > 1 else "; no reason is recorded"
         session.out(f"{job.name} is {state(job.phase).word.lower()}{told}.")

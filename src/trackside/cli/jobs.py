@@ -168,7 +168,7 @@ def explain(session: Session, job: JobArgument, lines: LinesOption = None) -> No
     failed = None if pending and not session.as_json else _last_failed(session, found)
     if session.as_json:
         told = machine(found)
-        shown = {key: told[key] for key in ("id", "name", "phase", "reason", "records", "tasks")}
+        shown = {key: told[key] for key in ("id", "name", "phase", "reason", "suspicion", "records", "tasks")}
         shown |= {"attempt": machine(failed)} if failed else {}
         session.emit(shown | ({"pending": machine(pending)} if pending else {}))
     elif pending:

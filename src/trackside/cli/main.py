@@ -26,6 +26,7 @@ from trackside.cli import (
     notify,
     policy,
     pool,
+    stacks,
     submit,
 )
 from trackside.cli.errors import CliError, ExitCode
@@ -70,6 +71,7 @@ for command in (
     jobs.explain,
     logs.logs,
     metrics.metrics,
+    stacks.stacks,
     jobs.events,
     jobs.wait,
     jobs.stop,

@@ -59,6 +59,7 @@ class JobView(msgspec.Struct, kw_only=True):
     owner: str = ""
     description: str = ""
     reason: ReasonView | None = None
+    suspicion: ReasonView | None = None
     created_at_ms: int | None = None
     started_at_ms: int | None = None
     ended_at_ms: int | None = None
@@ -74,7 +75,8 @@ class JobView(msgspec.Struct, kw_only=True):
     @property
     def why(self) -> str:
         """Return the one sentence that explains the job."""
-        return self.reason.text if self.reason else ""
+        known = self.suspicion or self.reason
+        return known.text if known else ""
 
     @property
     def alive(self) -> int:
@@ -229,6 +231,15 @@ class AttemptsView(msgspec.Struct, kw_only=True):
 
     attempts: list[AttemptView] = []
     lost: LostView | None = None
+
+
+class StacksView(msgspec.Struct, kw_only=True):
+    """Where the processes of a task stood at one moment."""
+
+    task: str
+    attempt: int | None = None
+    taken_at_ms: int | None = None
+    text: str = ""
 
 
 class SeriesView(msgspec.Struct, kw_only=True):

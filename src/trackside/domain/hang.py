@@ -21,7 +21,7 @@ from trackside.domain.wording import counted, duration_text
 NAMES_TOLD_MAX = 4
 EVIDENCE_MAX = 8
 FAR_MS = 253_402_300_799_000  # the last second that has a date
-HINT = "the stacks taken at that moment say where every task stands: trackside stacks JOB"
+HINT = "trackside stacks JOB shows where every task stood at that moment"
 
 Series = Sequence[tuple[int, float]]  # (ms, value), ascending
 
@@ -301,7 +301,8 @@ def _exit_hang(
 
 def _watched_ms(course: Course, from_ms: int, limits: Limits) -> int:
     """Return for how long since then a task was seen to run without a gap: a clock that jumped is no time."""
-    gap_ms, times = course.step_ms * limits.gap_steps_max, [at_ms for at_ms, _ in course.io_bytes]
+    gap_ms = course.step_ms * limits.gap_steps_max
+    times = [at_ms for at_ms, _ in course.io_bytes or course.log_bytes]
     if not times:
         return 0
     begin_ms = times[-1]

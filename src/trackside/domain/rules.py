@@ -137,12 +137,14 @@ def _give_way(job: Job, reason: Reason, *, at_ms: int, kind: EventKind | None = 
     return replace(_without_waiting(job), ending=ending), (told,)
 
 
-def suspect(job: Job, reason: Reason, *, at_ms: int) -> Change | None:
-    """Take note that a job seems to hang; start it again in place if it asked for that."""
+def suspect(job: Job, reason: Reason, *, at_ms: int, restart: bool = True) -> Change | None:
+    """Take note that a job seems to hang; start it again in place if it asked for that, and may."""
     if job.phase is not Phase.RUNNING or job.ending is not None or job.suspicion is not None:
         return None
     told = tell(job, at_ms, reason.text, Level.WARNING, task=reason.task, kind=EventKind.HANGED)
     job = replace(job, suspicion=reason)
+    if not restart:
+        return job, (told,)
     fault = recovery.Fault(scenario=Scenario.HANGED, reason=reason, at_ms=at_ms)
     answer = recovery.choose(job, fault)
     if answer.level is None:

@@ -45,7 +45,7 @@ class FileLogs:
         """Return where the log of one attempt of a task is written."""
         if attempt < 0:
             raise Invalid(f"{attempt} is no attempt of a job")
-        return self._job_dir(job_id) / str(attempt) / f"{_checked(task, 'task name')}.log"
+        return self._job_dir(job_id) / str(attempt) / f"{checked_name(task, 'task name')}.log"
 
     async def tail(self, job_id: JobId, task: str, *, bytes_max: int) -> tuple[str, int]:
         """Return the newest part of the log, from the start of a line, and the full size in bytes."""
@@ -89,12 +89,12 @@ class FileLogs:
             await asyncio.to_thread(shutil.rmtree, directory)
 
     def _job_dir(self, job_id: JobId) -> Path:
-        return self._root / _checked(job_id, "job id")
+        return self._root / checked_name(job_id, "job id")
 
     def _paths(self, job_id: JobId, task: str, wanted: Sequence[int] | None = None) -> list[Path]:
         """Return the files of some attempts, or of all, the oldest first."""
         directory = self._job_dir(job_id)
-        _checked(task, "task name")
+        checked_name(task, "task name")
         if wanted is not None:
             return [self.path(job_id, attempt, task) for attempt in sorted(set(wanted))]
         try:
@@ -147,7 +147,7 @@ class _Indexes:
         return index, size
 
 
-def _checked(name: str, what: str) -> str:
+def checked_name(name: str, what: str) -> str:
     """Return a name that is safe as a file's, or raise Invalid."""
     if not _NAME.fullmatch(name):
         raise Invalid(f"{name!r} is no {what}")

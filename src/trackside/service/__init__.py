@@ -12,6 +12,7 @@ from trackside.service.objects import Objects
 from trackside.service.pending import Pending
 from trackside.service.pools import Pools
 from trackside.service.quotas import JobQuotas
+from trackside.service.stacks import StackTaker
 from trackside.service.tokens import Tokens
 from trackside.service.topics import Topics
 from trackside.service.users import Users
@@ -34,6 +35,7 @@ class Services:
     quotas: JobQuotas
     pending: Pending
     topics: Topics
+    stacks: StackTaker
 
 
 __all__ = [
@@ -48,6 +50,7 @@ __all__ = [
     "Pending",
     "Pools",
     "Services",
+    "StackTaker",
     "Tokens",
     "Topics",
     "Users",

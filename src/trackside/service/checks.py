@@ -18,6 +18,7 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _CHANNEL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\Z")
 _ROLE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,30}\Z")
 _RESERVED_ENV = ("MA_", "TRACKSIDE_")
+_SETTABLE_ENV = frozenset({"MA_HANG_DETECT_TIME"})
 
 
 def check_spec(spec: JobSpec) -> None:
@@ -94,7 +95,7 @@ def _check_names(spec: JobSpec) -> None:
     for name in spec.environments:
         if not _ENV_NAME.match(name):
             raise Invalid(f"{name!r} is not a name for an environment variable: use [A-Za-z_][A-Za-z0-9_]*")
-        if name.startswith(_RESERVED_ENV):
+        if name.startswith(_RESERVED_ENV) and name not in _SETTABLE_ENV:
             raise Invalid(f"the environment variable {name} is reserved: names may not start with MA_")
     seen: set[str] = set()
     for channel in (*spec.inputs, *spec.outputs):

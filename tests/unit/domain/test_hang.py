@@ -194,7 +194,8 @@ def test_an_end_seen_only_through_a_jumping_clock_is_no_hang() -> None:
     jumped = [*growing()[:5], *growing()[-4:]]
     done = [(TaskName("worker-0"), NOW - 30 * MINUTE)]
     assert judge([course("worker-1", io_bytes=jumped)], policy, succeeded=done).state is State.MOVES
-    assert judge([course("worker-1", io_bytes=())], policy, succeeded=done).state is State.MOVES
+    unread = course("worker-1", io_bytes=(), log_bytes=())
+    assert judge([unread], policy, succeeded=done).state is State.MOVES
 
 
 def test_other_numbers_can_be_tried() -> None:

@@ -8,6 +8,7 @@ import msgspec
 from trackside.api.modelarts_v1.sizes import flavor_of, runtime_of
 from trackside.api.modelarts_v1.wire_request import DATA_TYPES, JobConfig, Parameter, Settings
 from trackside.domain.errors import Invalid
+from trackside.domain.fault import HangPolicy
 from trackside.domain.job import DEFAULT_POOL, Channel, JobSpec, Role
 from trackside.service.catalog import Catalog
 
@@ -39,6 +40,7 @@ def to_spec(
         runtime=runtime_of(config, catalog),
         pool_id=config.pool_id or DEFAULT_POOL,
         log_export_url=place(config.log_url),
+        hang=HangPolicy(),
         declared={DIALECT: msgspec.to_builtins(config)},
     )
 

@@ -6,6 +6,7 @@ import msgspec
 
 from trackside.api.modelarts_v2 import render
 from trackside.api.modelarts_v2.checks import check_job_name, one_of
+from trackside.api.modelarts_v2.hang import hang_doubts
 from trackside.api.modelarts_v2.recovery import recovery_policy
 from trackside.api.modelarts_v2.search import DEFAULT_WORKSPACE, to_query
 from trackside.api.modelarts_v2.sizes import FlavorLookup
@@ -32,7 +33,7 @@ async def create_job(call: Call) -> Raw:
     """Submit a job."""
     assert isinstance(call.body, CreateJobBody)
     spec = to_spec(call.body, call.services.catalog)
-    doubts = call.services.topics.doubts(call.caller, spec.declared)
+    doubts = [*call.services.topics.doubts(call.caller, spec.declared), *hang_doubts(spec.environments)]
     return Raw(content=_details(call, await call.services.jobs.submit(call.caller, spec, doubts=doubts)))
 
 

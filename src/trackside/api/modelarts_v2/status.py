@@ -1,10 +1,12 @@
 """Knows how what became of a job reads in ModelArts v2: phases, times, tasks, places."""
 
+from collections.abc import Iterator
+
 from trackside.api.modelarts_v2.phases import PHASE_OF
 from trackside.api.modelarts_v2.records import running_records
 from trackside.api.modelarts_v2.wire_response import JobStatus, TaskPlace, TaskStatus
 from trackside.domain.attempts import Start, starts
-from trackside.domain.job import Job, Task, TaskState, task_names
+from trackside.domain.job import Job, TaskState, task_names
 from trackside.domain.timing import running_ms
 
 
@@ -18,7 +20,7 @@ def job_status(job: Job, *, now_ms: int) -> JobStatus:
         start_time=job.started_at_ms or 0,
         node_count_metrics=[(at_ms, nodes) for at_ms, nodes in job.node_counts],
         tasks=list(task_names(job.spec)),
-        task_statuses=[_task_status(task) for task in job.tasks if task.state is TaskState.ENDED],
+        task_statuses=list(_task_statuses(job)),
         running_records=list(running_records(job)),
         task_ips=_present_places(job),
     )
@@ -45,7 +47,11 @@ def _place(start: Start) -> TaskPlace:
     return TaskPlace(task=task.name, ip=task.ip, host_ip=task.ip, schedule_count=start.scheduled)
 
 
-def _task_status(task: Task) -> TaskStatus:
-    return TaskStatus(
-        task=task.name, exit_code=task.exit_code, message=task.reason.text if task.reason else None
-    )
+def _task_statuses(job: Job) -> Iterator[TaskStatus]:
+    """Yield how tasks ended, and which of the others seem to hang: the vendor has no other place for it."""
+    for task in job.tasks:
+        if task.state is TaskState.ENDED:
+            message = task.reason.text if task.reason else None
+            yield TaskStatus(task=task.name, exit_code=task.exit_code, message=message)
+        elif job.suspicion is not None and job.suspicion.task in (None, task.name):
+            yield TaskStatus(task=task.name, message=job.suspicion.text)

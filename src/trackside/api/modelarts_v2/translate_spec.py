@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from trackside.api.modelarts_v2.checks import check_job_name, one_of
+from trackside.api.modelarts_v2.hang import to_hang
 from trackside.api.modelarts_v2.recovery import recovery_policy
 from trackside.api.modelarts_v2.sizes import resources_for
 from trackside.api.modelarts_v2.translate_affinity import to_affinity
@@ -89,6 +90,7 @@ def to_spec(body: CreateJobBody, catalog: Catalog) -> JobSpec:
             for i, item in enumerate(spec.custom_metrics or ())
         ),
         log_patterns=_log_patterns(algorithm),
+        hang=to_hang(algorithm.environments or {}),
         declared={DIALECT: msgspec.to_builtins(body)},
     )
 

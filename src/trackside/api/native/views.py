@@ -65,6 +65,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     started_at_ms: int | None
     ended_at_ms: int | None
     reason: ReasonView | None
+    suspicion: ReasonView | None  # why it seems to hang
     records: tuple[RecordView, ...]
     tasks: tuple[TaskView, ...]
     workers: int
@@ -84,6 +85,7 @@ def view_job(job: Job) -> JobView:
         started_at_ms=job.started_at_ms,
         ended_at_ms=job.ended_at_ms,
         reason=view_reason(job.reason or (job.ending.reason if job.ending else None)),
+        suspicion=view_reason(job.suspicion),
         records=tuple(_record(record) for record in job.records),
         tasks=tuple(_task(task) for task in job.tasks),
         workers=job.spec.node_count,

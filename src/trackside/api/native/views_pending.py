@@ -65,7 +65,8 @@ class ExplainView(msgspec.Struct, frozen=True, kw_only=True):
 
 def view_explanation(job: Job, pending: PendingReason | None) -> ExplainView:
     """Return the explanation of a job as the native API shows it."""
-    reason = pending.reason if pending else job.reason or (job.ending.reason if job.ending else None)
+    known = job.suspicion or job.reason or (job.ending.reason if job.ending else None)
+    reason = pending.reason if pending else known
     return ExplainView(
         job_id=job.id,
         phase=job.phase,

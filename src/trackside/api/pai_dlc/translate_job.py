@@ -74,14 +74,15 @@ def requested(job: Job, quantity: str) -> int:
 
 def _shared(job: Job, body: CreateJobBody, types: dict[str, str], now_ms: int) -> dict[str, Any]:
     spec, ended = job.spec, maybe_time(job.ended_at_ms)
+    reason = job.suspicion or job.reason
     return {
         "job_id": job_id(job),
         "display_name": spec.name,
         "job_type": declared.job_type(spec),
         "status": STATUS_OF[job.phase],
         "sub_status": "",
-        "reason_code": CODE_OF_REASON[job.reason.code] if job.reason else PLAIN_REASON_OF[job.phase],
-        "reason_message": job.reason.text if job.reason else "",
+        "reason_code": CODE_OF_REASON[reason.code] if reason else PLAIN_REASON_OF[job.phase],
+        "reason_message": reason.text if reason else "",
         "priority": declared.priority(spec, body),
         "duration": running_ms(job, now_ms=now_ms) // 1000,
         "accessibility": body.accessibility or declared.DEFAULT_ACCESSIBILITY,

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from trackside.api.pai_dlc.checks import one_of
+from trackside.api.pai_dlc.monitoring import to_monitoring
 from trackside.api.pai_dlc.roles import to_roles
 from trackside.api.pai_dlc.sources import check_code, to_inputs, to_mounts, to_outputs
 from trackside.api.pai_dlc.wire_create import (
@@ -43,6 +44,7 @@ def to_spec(body: CreateJobBody, catalog: Catalog, *, absent: Collection[str] = 
     if body.accessibility:
         one_of("Accessibility", body.accessibility, ACCESSIBILITIES)
     mounts = to_mounts(body.data_sources or ())
+    monitoring = to_monitoring(body.settings or {})
     minutes = body.job_max_running_time_minutes
     return JobSpec(
         name=_name(body),
@@ -61,6 +63,8 @@ def to_spec(body: CreateJobBody, catalog: Catalog, *, absent: Collection[str] = 
         framework=FRAMEWORK_OF.get(job_type),
         tags=_tags(body.settings or {}),
         max_seconds=minutes * 60 if minutes else None,
+        recovery=monitoring.recovery,
+        hang=monitoring.hang,
         declared={DIALECT: msgspec.to_builtins(body)},
     )
 
@@ -79,8 +83,7 @@ def not_acted_on(body: CreateJobBody) -> Iterator[str]:
     settings = body.settings or {}
     if settings.get("EnableSanityCheck"):
         yield "Settings.EnableSanityCheck has no effect: health checks are not run here"
-    if settings.get("EnableErrorMonitoringInAIMaster"):
-        yield "Settings.EnableErrorMonitoringInAIMaster has no effect: there is no AIMaster here"
+    yield from to_monitoring(settings).doubts
 
 
 def images_not_used(spec: JobSpec, catalog: Catalog) -> Iterator[str]:
