@@ -124,6 +124,42 @@ def test_explain_tells_reason_certainty_hint_and_exits(fake: FakeServer, run: Ru
     assert (told["reason"]["code"], told["tasks"][1]["signal"]) == ("out-of-memory", 9)
 
 
+STUCK = {
+    "text": "all 2 tasks seem to hang since 2026-11-16 02:14:00 UTC: no input or output for 30 min",
+    "code": "hanged",
+    "certainty": "likely",
+    "hint": "trackside stacks JOB shows where every task stood at that moment",
+}
+
+
+def test_a_job_that_seems_to_hang_says_so_everywhere(fake: FakeServer, run: Run) -> None:
+    fake.jobs = [job(phase="running", suspicion=STUCK, tasks=[{"name": "worker-0", "state": "running"}])]
+    ran = run("explain", "llama-sft")
+    assert f"{STUCK['text']}.  [likely] [hanged]" in ran.out
+    assert "try\ttrackside stacks JOB shows" in ran.out
+    assert json.loads(run("explain", "llama-sft", "--json").out)["suspicion"]["code"] == "hanged"
+    assert STUCK["text"] in run("show", "llama-sft").out
+    assert STUCK["text"] in run("ls").out
+
+
+def test_stacks_are_shown_by_worker_and_attempt(fake: FakeServer, run: Run) -> None:
+    fake.jobs = [job(phase="running")]
+    taken = {"task": "worker-1", "attempt": 2, "taken_at_ms": 1_700_000_000_000, "text": "in all_reduce\n"}
+    asked: list[Any] = []
+
+    def answer(request: Request) -> tuple[int, Any]:
+        asked.append(request.query)
+        return 200, {"stacks": [taken], "matching": 3}
+
+    fake.answers["GET", f"/api/trackside/v1/jobs/{JOB_ID}/stacks"] = answer
+    ran = run("stacks", "llama-sft")
+    assert ran.out == "=== worker-1, attempt 2, 2023-11-14 22:13:20 UTC ===\nin all_reduce\n"
+    told = json.loads(run("stacks", "llama-sft", "-w", "worker-1", "--attempt", "2", "--json").out)
+    assert told["stacks"][0]["taken_at"] == "2023-11-14T22:13:20.000Z"
+    assert told["matching"] == 3
+    assert asked == [{}, {"task": ["worker-1"], "attempt": ["2"]}]
+
+
 @pytest.mark.parametrize(
     ("phase", "code"), [("succeeded", 0), ("failed", 20), ("create_failed", 20), ("stopped", 21)]
 )

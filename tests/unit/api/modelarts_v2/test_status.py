@@ -175,3 +175,15 @@ def test_a_stage_that_was_skipped_is_not_told() -> None:
     record = Record(number=1, queued_at_ms=T0, ended_at_ms=T0 + 5)
     job = job_of(SPEC, Phase.STOPPED, records=(record,))
     assert [stage.name for stage in stage_records(job).running_records[0].stages] == ["scheduling", "end"]
+
+
+def test_tasks_that_seem_to_hang_are_told_with_what_is_known_and_no_exit_code() -> None:
+    stuck = Reason(text="all 2 tasks seem to hang", code=ReasonCode.HANGED)
+    status = job_status(replace(running(), suspicion=stuck), now_ms=T0 + 9000)
+    assert status.task_statuses == [
+        TaskStatus(task="worker-0", message="all 2 tasks seem to hang"),
+        TaskStatus(task="worker-1", message="all 2 tasks seem to hang"),
+    ]
+    one = Reason(text="worker-1 seems to hang", code=ReasonCode.HANGED, task="worker-1")
+    named = job_status(replace(running(), suspicion=one), now_ms=T0 + 9000)
+    assert named.task_statuses == [TaskStatus(task="worker-1", message="worker-1 seems to hang")]

@@ -7,6 +7,7 @@ from trackside.api.pai_dlc.checks import time_text
 from trackside.domain import rules
 from trackside.domain.identity import Caller, UserRole
 from trackside.domain.job import JobSpec, NodeId, Role
+from trackside.domain.reason import Reason, ReasonCode
 from trackside.domain.resources import GIB, Resources
 
 WHOLE = {
@@ -232,6 +233,23 @@ def test_a_lost_node_is_told_by_the_reason(api: Api) -> None:
     job = api.get(f"jobs/{job_id}")
     assert (job["Status"], job["ReasonCode"]) == ("Running", "NodeUnreachable")
     assert job["Pods"][0]["Status"] == "Unknown"
+
+
+def test_a_job_that_seems_to_hang_is_told_by_the_reason_and_runs(api: Api) -> None:
+    job_id = api.make()
+    made = api.job(job_id).created_at_ms
+    api.place(job_id, made)
+    api.start(job_id, "worker-0", made)
+    stuck = Reason(text="seems to hang", code=ReasonCode.HANGED)
+
+    def suspect(job: Any) -> rules.Change:
+        changed = rules.suspect(job, stuck, at_ms=made + 1000)
+        assert changed is not None
+        return changed
+
+    api.change(job_id, suspect)
+    job = api.get(f"jobs/{job_id}")
+    assert (job["Status"], job["ReasonCode"], job["ReasonMessage"]) == ("Running", "JobHanged", stuck.text)
 
 
 def test_without_detail_neither_pods_nor_history(api: Api) -> None:
