@@ -146,7 +146,7 @@ def build(settings: Settings) -> Parts:
     clock = SystemClock()
     stores = open_stores(settings.database_url or f"sqlite:///{data_dir / 'trackside.db'}")
     metric_store = _metric_store(settings, data_dir)
-    log_store = FileLogs(data_dir / "logs")
+    log_store, stack_store = FileLogs(data_dir / "logs"), FileStacks(data_dir / "logs")
     objects = _objects(settings, data_dir)
     catalog = Catalog(
         lambda: _flavors(settings, engine),
@@ -212,7 +212,7 @@ def build(settings: Settings) -> Parts:
     metrics = Metrics(jobs, metric_store, clock)
     services = Services(
         jobs=jobs,
-        attempts=Attempts(jobs, log_store, metrics, clock=clock),
+        attempts=Attempts(jobs, log_store, stack_store, metrics, clock=clock),
         metrics=metrics,
         logs=logs,
         catalog=catalog,
@@ -224,7 +224,7 @@ def build(settings: Settings) -> Parts:
         quotas=quotas,
         pending=Pending(jobs, explain=supervisor.explain, reasons=supervisor.reasons),
         topics=topics,
-        stacks=StackTaker(jobs, FileStacks(data_dir / "logs"), errands, clock),
+        stacks=StackTaker(jobs, stack_store, errands, clock),
     )
     hangs = HangWatch(
         stores.jobs,

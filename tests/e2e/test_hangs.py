@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -124,7 +125,7 @@ def test_a_job_that_waits_for_ever_is_told_with_the_stacks_of_every_rank_until_i
     assert any("MA_HANG_DETECT_TIME must be 10 to 720 minutes, not '5': 10 are taken" in one for one in told)
     assert "the stacks of 2 tasks were taken: trackside stacks hangs" in told
     assert reason["text"] in cli("explain", job_id)
-    _check_stacks(server, cli, job_id)
+    _check_stacks(server, cli, job_id, open_dir)
     assert shown(server, busy)["suspicion"] is None
     (open_dir / "gate").touch()
     eventually(lambda: shown(server, job_id)["suspicion"] is None, "it is suspected though it moves")
@@ -132,12 +133,19 @@ def test_a_job_that_waits_for_ever_is_told_with_the_stacks_of_every_rank_until_i
     assert len(shown(server, job_id)["records"]) == 1
 
 
-def _check_stacks(server: LiveServer, cli: Cli, job_id: str) -> None:
+def _check_stacks(server: LiveServer, cli: Cli, job_id: str, open_dir: Path) -> None:
     taken = server.call("GET", f"{OWN}/jobs/{job_id}/stacks")
     assert [(one["task"], one["attempt"]) for one in taken["stacks"]] == [("worker-0", 1), ("worker-1", 1)]
     assert taken["matching"] == 2
     assert server.call("GET", f"{OWN}/jobs/{job_id}/stacks?task=worker-1&attempt=1")["matching"] == 1
     assert server.call("GET", f"{OWN}/jobs/{job_id}/stacks?attempt=2") == {"stacks": [], "matching": 0}
+    exported = open_dir / "attempt.zip"
+    cli("show", job_id, "--attempt", "1", "--export", str(exported))
+    with zipfile.ZipFile(exported) as archive:
+        kept = {
+            name: archive.read(name).decode() for name in archive.namelist() if name.startswith("stacks/")
+        }
+    assert sorted(kept.values()) == sorted(one["text"] for one in taken["stacks"])
     printed = cli("stacks", job_id)
     assert printed.count("=== worker-") == 2
     if shutil.which("py-spy", path=str(Path(sys.executable).parent)) is None:

@@ -6,7 +6,7 @@ from trackside.domain.errors import NotFound, TaskNotFound
 from trackside.domain.identity import Caller
 from trackside.domain.job import Job, Record, task_names
 from trackside.domain.timing import first_starts
-from trackside.ports import Clock, LogSlice, LogStore
+from trackside.ports import Clock, LogSlice, LogStore, StackStore
 from trackside.service.archive import Archive
 from trackside.service.export import Export, log_starts
 from trackside.service.jobs import Jobs
@@ -18,9 +18,12 @@ NAMES_SHOWN = 8
 class Attempts:
     """Read single attempts; everything is there for as long as the job is kept."""
 
-    def __init__(self, jobs: Jobs, logs: LogStore, metrics: Metrics, *, clock: Clock) -> None:
+    def __init__(
+        self, jobs: Jobs, logs: LogStore, stacks: StackStore, metrics: Metrics, *, clock: Clock
+    ) -> None:
         self._jobs = jobs
         self._logs = logs
+        self._stacks = stacks
         self._metrics = metrics
         self._clock = clock
 
@@ -80,6 +83,7 @@ class Attempts:
             span=self.span(job, record),
             now_ms=self._clock.now_ms(),
             logs=self._logs,
+            stacks=self._stacks,
             metrics=self._metrics,
             jobs=self._jobs,
         )

@@ -13,7 +13,7 @@ from trackside.domain.event import Event
 from trackside.domain.identity import Caller
 from trackside.domain.job import Job, Record, task_names
 from trackside.domain.metric import labels_text
-from trackside.ports import EventQuery, LogStore, SeriesKey
+from trackside.ports import EventQuery, LogStore, SeriesKey, Snapshot, StackStore
 from trackside.service.archive import Archive
 from trackside.service.jobs import Jobs
 from trackside.service.metrics import Metrics
@@ -52,6 +52,7 @@ class Export:
     span: tuple[int, int] | None
     now_ms: int
     logs: LogStore
+    stacks: StackStore
     metrics: Metrics
     jobs: Jobs
 
@@ -64,6 +65,11 @@ class Export:
             *(
                 (f"logs/{task}.log", self._log(task, starts.get(task, [])))
                 for task in task_names(self.job.spec)
+            ),
+            *(
+                (f"stacks/{one.task}.{one.at_ms}.txt", self._stacks(one))
+                for one in await self.stacks.snapshots(self.job.id)
+                if one.attempt in starts.get(one.task, [])
             ),
             ("events.jsonl", self._events()),
             ("metrics.csv", self._samples()),
@@ -86,6 +92,9 @@ class Export:
         with closing(self.logs.chunks(self.job.id, task, starts)) as chunks:
             while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
                 yield chunk
+
+    async def _stacks(self, snapshot: Snapshot) -> AsyncIterator[bytes]:
+        yield (await self.stacks.read(self.job.id, snapshot)).encode()
 
     async def _events(self) -> AsyncIterator[bytes]:
         until = self.now_ms if self.record.ended_at_ms is None else self.record.ended_at_ms
