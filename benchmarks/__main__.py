@@ -17,7 +17,10 @@ ALL = {
     "scheduling": scheduling.run,
     "statistics": statistics.run,
 }
-PARTS = {"ingest": metricstore.ingest, "queries": metricstore.queries}  # of the others; run only when asked for
+PARTS = {
+    "ingest": metricstore.ingest,
+    "queries": metricstore.queries,
+}  # of the others; run only when asked for
 
 
 def main() -> None:
