@@ -228,14 +228,16 @@ def running_server(folder: Path, metrics: Path | None, workload: Workload) -> It
 async def _prepare(data_dir: Path, workload: Workload) -> None:
     """Make the data directory with jobs that ran and are over."""
     parts = build(Settings(data_dir=str(data_dir), run_agent=False))
-    await parts.stores.start()
-    await bootstrap.first_identities(parts.stores.identities, parts.data_dir)
-    ((project, _), *_) = await parts.stores.identities.projects()
+    await parts.places.stores.start()
+    await bootstrap.first_identities(parts.places.stores.identities, parts.places.data_dir)
+    ((project, _), *_) = await parts.places.stores.identities.projects()
     for number in range(workload.jobs):
         made = _job(number, project, workload)
-        await parts.stores.jobs.insert(project, lambda issued, made=made: Update(job=_numbered(made, issued)))
-    parts.stores.close()
-    parts.metrics.close()
+        await parts.places.stores.jobs.insert(
+            project, lambda issued, made=made: Update(job=_numbered(made, issued))
+        )
+    parts.places.stores.close()
+    parts.places.metrics.close()
     for file in data_dir.glob("metrics.db*"):
         file.unlink()
 

@@ -49,26 +49,26 @@ def with_server(folder: Path, check: Callable[[Parts, Post], Awaitable[None]]) -
     async def run() -> None:
         kept = {"metrics_raw_days": 10_000, "metrics_rollup_days": 10_000}
         parts = build(Settings(data_dir=str(folder / "data"), run_agent=False, **kept))
-        await parts.stores.start()
+        await parts.places.stores.start()
         try:
-            await parts.stores.identities.put_project(ProjectId("p"), "p")
-            await parts.stores.jobs.insert(ProjectId("p"), lambda number: Update(job=job(number)))
+            await parts.places.stores.identities.put_project(ProjectId("p"), "p")
+            await parts.places.stores.jobs.insert(ProjectId("p"), lambda number: Update(job=job(number)))
             capacity = Capacity(cpu_cores=1, memory_bytes=1 << 30)
-            parts.engine.hello(
+            parts.work.engine.hello(
                 Hello(node_id=NODE, agent_pid=1, host_ip="127.0.0.1", capacity=capacity, version="1")
             )
             await check(parts, lambda body: post(parts, body))
         finally:
-            parts.stores.close()
-            parts.appender.close()
-            parts.metrics.close()
+            parts.places.stores.close()
+            parts.places.appender.close()
+            parts.places.metrics.close()
 
     asyncio.run(run())
 
 
 async def post(parts: Parts, body: bytes) -> tuple[int, bytes]:
     """Send a body to the reports' address; return status and answer."""
-    token = (parts.data_dir / "agent" / "token").read_text().strip()
+    token = (parts.places.data_dir / "agent" / "token").read_text().strip()
     scope = {
         "type": "http",
         "method": "POST",
@@ -103,7 +103,7 @@ def through(answer: tuple[int, bytes]) -> int:
 
 
 def stored(parts: Parts) -> dict[SeriesKey, dict[int, float]]:
-    return parts.metrics.means(HERE, task=None, start_ms=0, end_ms=AT_MS + 10**6, step_ms=1)
+    return parts.places.metrics.means(HERE, task=None, start_ms=0, end_ms=AT_MS + 10**6, step_ms=1)
 
 
 def test_samples_told_one_by_one_are_still_taken(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_samples_told_one_by_one_are_still_taken(tmp_path: Path) -> None:
             SeriesKey("w", "loss", None, (("a", "b"),)): {AT_MS: 0.5},
             SeriesKey("w", "gpu_percent", 3): {AT_MS + 1: 7.0},
         }
-        assert parts.appender.appended == 2
+        assert parts.places.appender.appended == 2
 
     with_server(tmp_path, check)
 
@@ -125,7 +125,7 @@ def test_rows_of_a_job_that_is_gone_are_left_out(tmp_path: Path) -> None:
         assert through(await post(batch(measured(1, *rows), only_gone))) == 2
         assert through(await post(batch(only_gone))) == 2
         assert stored(parts) == {SeriesKey("w", "loss"): {AT_MS: 0.0, AT_MS + 1: 1.0}}
-        assert parts.metrics.latest([GONE], since_ms=0) == {}
+        assert parts.places.metrics.latest([GONE], since_ms=0) == {}
 
     with_server(tmp_path, check)
 
@@ -141,7 +141,7 @@ def test_what_changes_a_job_is_applied_once_however_measurements_come_between(tm
 
         first, second = batch(tick(1), noted(2), tick(3)), batch(tick(4), noted(5), noted(6), tick(7))
         assert [through(await post(one)) for one in (first, first, second, first, second)] == [3, 3, 7, 3, 7]
-        page = await parts.stores.jobs.events(EventQuery(job_id=HERE))
+        page = await parts.places.stores.jobs.events(EventQuery(job_id=HERE))
         assert [event.message for event in page.events] == ["note 2", "note 5", "note 6"]
         assert len(stored(parts)[SeriesKey("w", "loss")]) == 4
 

@@ -23,7 +23,11 @@ def serve(*, config: Path | None = None, **overrides: Any) -> None:
 
     def started(endpoint: str) -> None:
         print(f"Trackside listens on {endpoint}", file=sys.stderr)
-        print(f"Keys for clients are in {parts.data_dir / 'credentials.json'}", file=sys.stderr, flush=True)
+        print(
+            f"Keys for clients are in {parts.places.data_dir / 'credentials.json'}",
+            file=sys.stderr,
+            flush=True,
+        )
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run(parts, started=started))

@@ -41,9 +41,9 @@ class World:
     def __init__(self, data_dir: Path) -> None:
         self._runner = asyncio.Runner()
         self.parts: Parts = build(Settings(data_dir=str(data_dir), run_agent=False))
-        self.run(self.parts.stores.start())
+        self.run(self.parts.places.stores.start())
         for project in (PROJECT, ELSEWHERE):
-            self.run(self.parts.stores.identities.put_project(project, project))
+            self.run(self.parts.places.stores.identities.put_project(project, project))
         self.users = [
             bootstrap.make_user("root", PROJECT, UserRole.ADMIN).user,
             bootstrap.make_user("ana", PROJECT, UserRole.USER).user,
@@ -69,18 +69,18 @@ class World:
             )
             return Update(job=job)
 
-        return self.run(self.parts.stores.jobs.insert(PROJECT, make))
+        return self.run(self.parts.places.stores.jobs.insert(PROJECT, make))
 
     def reloaded(self) -> Policies:
         """Return what a server that starts anew on this database knows."""
-        fresh = Policies(documents=self.parts.services.documents, store=self.parts.stores.jobs)
+        fresh = Policies(documents=self.parts.services.documents, store=self.parts.places.stores.jobs)
         self.run(fresh.load([PROJECT, ELSEWHERE]))
         fresh.users_changed(self.users)
         return fresh
 
     def close(self) -> None:
-        self.parts.stores.close()
-        self.parts.metrics.close()
+        self.parts.places.stores.close()
+        self.parts.places.metrics.close()
         self._runner.close()
 
 

@@ -49,15 +49,15 @@ class World:
     def open(self) -> None:
         self.runner = asyncio.Runner()
         self.parts: Parts = build(self.settings)
-        self.run(self.parts.stores.start())
-        self.run(self.parts.stores.identities.put_project(PROJECT, "p"))
+        self.run(self.parts.places.stores.start())
+        self.run(self.parts.places.stores.identities.put_project(PROJECT, "p"))
         self.pools = self.parts.services.pools
         self.run(self.pools.load())
         for name, gpus in (("a", 0), ("b", 4), ("c", 4)):
             self.hello(name, Capacity(cpu_cores=8, memory_bytes=32 * GIB, gpus=gpus))
 
     def hello(self, name: str, capacity: Capacity) -> None:
-        self.parts.engine.hello(
+        self.parts.work.engine.hello(
             Hello(
                 node_id=NodeId(name),
                 agent_pid=1,
@@ -83,8 +83,8 @@ class World:
         self.open()
 
     def close(self) -> None:
-        self.parts.stores.close()
-        self.parts.metrics.close()
+        self.parts.places.stores.close()
+        self.parts.places.metrics.close()
         self.runner.close()
 
 
@@ -330,7 +330,7 @@ def test_use_and_counts_follow_the_jobs(world: World) -> None:
     world.run(world.pools.create(ADMIN, share("cpu.1", 2), pool_id="two"))
     for _ in range(3):
         world.submit("two")
-    world.run(world.parts.supervisor.round())
+    world.run(world.parts.work.supervisor.round())
     record = world.pools.show("two")
     use = world.run(world.pools.use(record))
     assert (use.holding, use.waiting, use.held.cpu_cores) == (2, 1, 2)
@@ -347,9 +347,9 @@ def test_a_locked_machine_is_given_nothing(world: World) -> None:
     for name in ("b", "c"):
         world.run(world.pools.set_node(ADMIN, name, NodeState.LOCKED))
     world.submit("default", CARDS)
-    world.run(world.parts.supervisor.round())
+    world.run(world.parts.work.supervisor.round())
     assert len(world.run(world.pools.waiting("default"))) == 1
     world.run(world.pools.set_node(ADMIN, "c", NodeState.OPEN))
-    world.run(world.parts.supervisor.round())
+    world.run(world.parts.work.supervisor.round())
     use = world.run(world.pools.use(world.pools.show("default")))
     assert set(use.by_node) == {"c"}

@@ -62,9 +62,9 @@ class Api:
         )
         self._runner = asyncio.Runner()
         self.parts: Parts = build(settings)
-        self.run(self.parts.stores.start())
+        self.run(self.parts.places.stores.start())
         for project in (PROJECT, ELSEWHERE):
-            self.run(self.parts.stores.identities.put_project(project, project))
+            self.run(self.parts.places.stores.identities.put_project(project, project))
         self.caller = CALLER
         dialect = Dialect(
             name="modelarts_v1",
@@ -81,8 +81,8 @@ class Api:
         )
 
     def close(self) -> None:
-        self.parts.stores.close()
-        self.parts.metrics.close()
+        self.parts.places.stores.close()
+        self.parts.places.metrics.close()
         self._runner.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -154,13 +154,13 @@ class Api:
         def change(job: Job) -> Update:
             return Update(job=with_life(job, phase, spans, cards))
 
-        return self.run(self.parts.stores.jobs.update(JobId(self.job(number).id), change))
+        return self.run(self.parts.places.stores.jobs.update(JobId(self.job(number).id), change))
 
     def measure(
         self, job: Job, task: str, metric: str, values: dict[int, float], card: int | None = None
     ) -> None:
         """Keep samples: value by time in ms."""
-        self.parts.metrics.append(
+        self.parts.places.metrics.append(
             [Sample(job.id, task, metric, at_ms, value, card) for at_ms, value in values.items()]
         )
 

@@ -13,7 +13,7 @@ LOG = "training-jobs/1/versions/1/aom-log"
 def printed(api: Api) -> Api:
     """A job whose task printed a hundred lines."""
     api.make("talks")
-    path = api.parts.logs.path(api.job(1).id, 1, "worker-0")
+    path = api.parts.places.logs.path(api.job(1).id, 1, "worker-0")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"line {number}\n" for number in range(1, 101)))
     return api

@@ -62,9 +62,9 @@ class Api:
         )
         self._runner = asyncio.Runner()
         self.parts: Parts = build(settings)
-        self.run(self.parts.stores.start())
+        self.run(self.parts.places.stores.start())
         for project in (PROJECT, ELSEWHERE):
-            self.run(self.parts.stores.identities.put_project(project, project))
+            self.run(self.parts.places.stores.identities.put_project(project, project))
         for pool in POOLS:
             share = PoolChange(shares=(("gpu.2x", 1000, None),))
             self.run(self.parts.services.pools.create(CALLER, share, pool_id=pool))
@@ -82,8 +82,8 @@ class Api:
         )
 
     def close(self) -> None:
-        self.parts.stores.close()
-        self.parts.metrics.close()
+        self.parts.places.stores.close()
+        self.parts.places.metrics.close()
         self._runner.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -157,7 +157,7 @@ class Api:
             moved, events = change(job)
             return Update(job=moved, events=events)
 
-        return self.run(self.parts.stores.jobs.update(self.job(job_id).id, update))
+        return self.run(self.parts.places.stores.jobs.update(self.job(job_id).id, update))
 
     def place(self, job_id: str, at_ms: int) -> Job:
         def change(job: Job) -> rules.Change:
@@ -198,6 +198,6 @@ class Api:
     ) -> None:
         """Keep samples: value by time in ms."""
         job = self.job(job_id)
-        self.parts.metrics.append(
+        self.parts.places.metrics.append(
             [Sample(job.id, task, metric, at_ms, value, card) for at_ms, value in values.items()]
         )

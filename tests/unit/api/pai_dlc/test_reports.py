@@ -20,7 +20,7 @@ def running(api: Api) -> str:
 
 
 def write_log(api: Api, job_id: str, text: str, attempt: int = 1) -> None:
-    path = api.parts.logs.path(api.job(job_id).id, attempt, "worker-0")
+    path = api.parts.places.logs.path(api.job(job_id).id, attempt, "worker-0")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
