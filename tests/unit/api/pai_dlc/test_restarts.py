@@ -61,7 +61,7 @@ def test_pods_that_failed_because_of_the_first_are_told_behind_it() -> None:
     first, *others = record.detail_error_info_list
     assert (first.pod, first.trigger_restart) == ("dlcabcdefghij012345-worker-1", True)
     assert [(one.error_code, one.trigger_restart) for one in others] == [("PeerPodFailed", False)] * 2
-    assert others[0].error_msg == "worker-0 exited with code 1, 1 s after worker-1 had failed"
+    assert others[0].error_msg == "worker-0 exited with code 1, 1.2 s after worker-1 had failed"
     assert others[0].detail_error_msg == "ProcessGroupGloo: connection closed by peer"
     assert restart_records(stories.failed_for_good()) == [], "nothing was asked for, nothing was tried"
 
