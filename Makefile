@@ -57,7 +57,7 @@ fmt: $(DEV)
 
 test: $(DEV)
 	@scripts/install-test-servers
-	$(BIN)/python -m pytest $(ARGS)
+	@scripts/run-tests $(ARGS)
 
 bench: $(DEV)
 	$(BIN)/python -m benchmarks $(ARGS)
