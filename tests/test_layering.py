@@ -20,7 +20,7 @@ ADAPTERS = (
 )
 ALLOWED: dict[str, tuple[str, ...]] = {
     "domain": ("domain",),
-    "ports": ("domain",),
+    "ports": ("domain", "ports"),
     "schedule": ("domain", "schedule"),
     "service": ("domain", "ports", "service"),
     "supervise": ("domain", "ports", "schedule", "supervise"),
