@@ -5,10 +5,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from trackside.cli import OWN
 from trackside.cli.client import Client, strange_answer
 from trackside.cli.views import AttemptsView, AttemptView, ExplainView, JobView, SeriesView, StacksView
 
-OWN = "/api/trackside/v1"
 LOG_LINES_PER_CALL = 500  # the v2 API's own limit
 EVENTS_PER_CALL = 100
 JOBS_PER_CALL = 500

@@ -4,10 +4,10 @@ from typing import Annotated, Any
 
 import typer
 
+from trackside.cli import OWN
 from trackside.cli.errors import ExitCode, Usage
 from trackside.cli.session import Session, verb
 
-OWN = "/api/trackside/v1"
 FAULTS = ("kill", "freeze", "exhaust-memory", "fill-shm", "slow", "cut-off")
 
 

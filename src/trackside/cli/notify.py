@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
+from trackside.cli import OWN
 from trackside.cli.errors import CliError, ExitCode, Usage
 from trackside.cli.session import Column, Session, verb
 
-OWN = "/api/trackside/v1"
 FORMATS = "json, slack, dingtalk, wecom or lark"
 SECRET_BYTES_MAX = 4096
 

@@ -5,11 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
+from trackside.cli import OWN
 from trackside.cli.catalog import user_app
 from trackside.cli.errors import CliError, ExitCode
 from trackside.cli.session import Column, Session, verb
-
-OWN = "/api/trackside/v1"
 
 policy_app = typer.Typer(help="Who may do what.", no_args_is_help=True, rich_markup_mode=None)
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The policy's name.")]

@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 import typer
 
+from trackside.cli import OWN
 from trackside.cli.errors import Usage
 from trackside.cli.session import Column, Session, verb
 from trackside.domain.wording import size_text
 
-OWN = "/api/trackside/v1"
 GIB = 1024**3
 POLICIES = "fifo, traversal, step-polling or tiered"
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from trackside import bootstrap
 from trackside.agent.control import AgentTrouble, ensure_agent
+from trackside.api import native
 from trackside.api.app import App, build_app
 from trackside.api.exposition import Counted, MetricsPage, Sources
 from trackside.api.modelarts_v2 import notification
-from trackside.api.native import routes as native
 from trackside.api.native.agent_link import AgentLink
 from trackside.api.operation import Dialect
 from trackside.api.server import serve

@@ -4,8 +4,8 @@ import re
 
 import msgspec
 
+from trackside.api.native import PREFIX
 from trackside.api.native.views_attempts import (
-    PREFIX,
     AttemptList,
     AttemptView,
     view_attempt,

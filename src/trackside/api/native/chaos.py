@@ -2,10 +2,10 @@
 
 import msgspec
 
+from trackside.api.native import PREFIX
 from trackside.api.operation import Call, Operation
 from trackside.service.chaos import Chaos, Injected
 
-PREFIX = "/api/trackside/v1"
 ACTION = "trackside:chaos:inject"
 
 

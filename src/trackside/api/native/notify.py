@@ -5,13 +5,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from trackside.api.native import PREFIX
 from trackside.api.operation import Call, Operation
 from trackside.domain.errors import Invalid
 from trackside.domain.event import EventKind
 from trackside.domain.notice import EVENT_NAMES, KIND_OF_NAME
 from trackside.domain.topic import Format, Topic
-
-PREFIX = "/api/trackside/v1"
 
 
 class TopicBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

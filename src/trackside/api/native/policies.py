@@ -4,13 +4,13 @@ from typing import Any
 
 import msgspec
 
+from trackside.api.native import PREFIX
 from trackside.api.operation import Call, Operation
 from trackside.auth.temporary import SECONDS_DEFAULT, TemporaryKeys
 from trackside.domain.errors import Forbidden
 from trackside.domain.policy_document import write_policy
 from trackside.service.policies import KnownPolicy, Policies
 
-PREFIX = "/api/trackside/v1"
 SECURITY_TOKEN_HEADERS = ("x-security-token", "x-acs-security-token")
 
 
@@ -75,36 +75,21 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
 
 def operations(policies: Policies, temporary: TemporaryKeys) -> tuple[Operation, ...]:
     """Return the rows."""
-    return (*_policy_rows(policies), *_grant_rows(policies), _credentials_row(temporary))
+    return (
+        *_reading_rows(policies),
+        *_writing_rows(policies),
+        _try_row(policies),
+        *_grant_rows(policies),
+        _credentials_row(temporary),
+    )
 
 
-def _policy_rows(policies: Policies) -> tuple[Operation, ...]:
+def _reading_rows(policies: Policies) -> tuple[Operation, ...]:
     async def list_policies(call: Call) -> PolicyList:
         return PolicyList(policies=[_view(one) for one in policies.list(call.caller)])
 
     async def show_policy(call: Call) -> PolicyView:
         return _view(policies.show(call.caller, call.path["name"]))
-
-    async def put_policy(call: Call) -> PolicyView:
-        return _view(await policies.put(call.caller, call.path["name"], call.body))
-
-    async def remove_policy(call: Call) -> None:
-        await policies.remove(call.caller, call.path["name"])
-
-    async def try_policy(call: Call) -> Answer:
-        asked: Question = call.body
-        decision = policies.would(call.caller, asked.user, asked.action, asked.job)
-        return Answer(
-            user=asked.user,
-            action=asked.action,
-            job=asked.job,
-            allowed=decision.allowed,
-            policy=decision.policy,
-            statement=decision.statement,
-            sid=decision.sid,
-            text=decision.text,
-            policies=policies.granted(call.caller, asked.user),
-        )
 
     return (
         Operation(
@@ -125,6 +110,17 @@ def _policy_rows(policies: Policies) -> tuple[Operation, ...]:
             summary="Show a policy and who has it",
             response=PolicyView,
         ),
+    )
+
+
+def _writing_rows(policies: Policies) -> tuple[Operation, ...]:
+    async def put_policy(call: Call) -> PolicyView:
+        return _view(await policies.put(call.caller, call.path["name"], call.body))
+
+    async def remove_policy(call: Call) -> None:
+        await policies.remove(call.caller, call.path["name"])
+
+    return (
         Operation(
             name="PutPolicy",
             method="PUT",
@@ -143,16 +139,34 @@ def _policy_rows(policies: Policies) -> tuple[Operation, ...]:
             handler=remove_policy,
             summary="Remove a policy that nobody has",
         ),
-        Operation(
-            name="TryPolicy",
-            method="POST",
-            path=f"{PREFIX}/policies/try",
-            action="trackside:policy:try",
-            handler=try_policy,
-            summary="Say whether a user may do something, and which statement says so",
-            body=Question,
-            response=Answer,
-        ),
+    )
+
+
+def _try_row(policies: Policies) -> Operation:
+    async def try_policy(call: Call) -> Answer:
+        asked: Question = call.body
+        decision = policies.would(call.caller, asked.user, asked.action, asked.job)
+        return Answer(
+            user=asked.user,
+            action=asked.action,
+            job=asked.job,
+            allowed=decision.allowed,
+            policy=decision.policy,
+            statement=decision.statement,
+            sid=decision.sid,
+            text=decision.text,
+            policies=policies.granted(call.caller, asked.user),
+        )
+
+    return Operation(
+        name="TryPolicy",
+        method="POST",
+        path=f"{PREFIX}/policies/try",
+        action="trackside:policy:try",
+        handler=try_policy,
+        summary="Say whether a user may do something, and which statement says so",
+        body=Question,
+        response=Answer,
     )
 
 

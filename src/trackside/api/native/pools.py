@@ -2,6 +2,7 @@
 
 import msgspec
 
+from trackside.api.native import PREFIX
 from trackside.api.operation import Call, Operation
 from trackside.domain.errors import Invalid
 from trackside.domain.job import NodeId
@@ -11,7 +12,6 @@ from trackside.service.pool_nodes import NodeState
 from trackside.service.pool_record import EVERYBODY, Holder, PoolChange, PoolRecord
 from trackside.service.pools import Pools
 
-PREFIX = "/api/trackside/v1"
 STATE_AFTER = {"lock": NodeState.LOCKED, "drain": NodeState.DRAINING, "unlock": NodeState.OPEN}
 
 

@@ -2,10 +2,11 @@
 
 import msgspec
 
+from trackside.api.native import PREFIX
 from trackside.api.operation import Call, Operation, Param
 from trackside.service.stacks import Stacks
 
-PATH = "/api/trackside/v1/jobs/{job_id}/stacks"
+PATH = f"{PREFIX}/jobs/{{job_id}}/stacks"
 
 
 class StacksView(msgspec.Struct, frozen=True, kw_only=True):

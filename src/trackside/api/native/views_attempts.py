@@ -5,6 +5,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from trackside.api.native import PREFIX
 from trackside.api.native.views import ReasonView, view_reason
 from trackside.domain.attempts import carried_out, starts, taken, tasks_by_attempt
 from trackside.domain.evidence import Evidence
@@ -21,7 +22,6 @@ from trackside.domain.story import (
 )
 from trackside.domain.timing import attempt_ms, first_starts
 
-PREFIX = "/api/trackside/v1"
 STEPS_MAX = 10_000  # fewer than the operation of the series allows
 STEP_MS_MIN = 1_000
 LOG_LINES = 200

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.domain import stories
 from trackside.api.native.attempts import OPERATIONS
-from trackside.api.native.routes import POINTS_MAX
+from trackside.api.native.metrics import POINTS_MAX
 from trackside.api.native.views_attempts import AttemptView, view_attempt, view_attempts
 from trackside.domain.identity import UserRole
 from trackside.domain.job import Job
