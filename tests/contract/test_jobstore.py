@@ -439,6 +439,12 @@ async def test_what_waited_for_a_start_that_never_came_is_done_at_the_close(data
     await asyncio.sleep(0)  # let it queue
     stores.close()
     await waiting
+    again = open_stores(database_url)
+    await again.start()
+    try:
+        assert await again.identities.projects() == ((PROJECT, "x"),)
+    finally:
+        again.close()
 
 
 async def test_a_closed_store_says_so(database_url: str) -> None:

@@ -183,6 +183,7 @@ def test_a_task_whose_shm_is_full_sees_enospc(site: Site) -> None:
     site.undone(job_id, "fill shm")
     before = site.log(job_id).count("room")
     eventually(lambda: site.log(job_id).count("room") > before, "it never has room again")
+    assert details(site.client, job_id).status.phase == "Running"
 
 
 def test_a_task_that_fails_for_a_full_shm_says_so(site: Site) -> None:
@@ -218,6 +219,7 @@ while True:
     eventually(lambda: "silence" in site.log(job_id), "it hears everything")
     site.undone(job_id, "cut off")
     eventually(lambda: site.log(job_id).endswith("heard\n"), "it is cut off for ever")
+    assert details(site.client, job_id).status.phase == "Running"
 
 
 def test_a_refusal_of_the_node_is_an_answer(site: Site) -> None:

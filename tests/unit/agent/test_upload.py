@@ -176,6 +176,8 @@ def test_a_file_written_a_moment_ago_is_sent_once_more(objects: Objects, notes: 
     with _uploader(objects, notes, OFTEN_SECONDS) as uploader:
         uploader.watch(_key(), {URL: out})
         objects.wait_for(f"{URL}/a", times=2)
+    assert set(objects.sent) == {f"{URL}/a"}
+    assert notes.told == []
 
 
 def test_a_file_that_changes_while_it_is_read_is_sent_again(

@@ -226,11 +226,14 @@ async def test_many_that_hang_delay_nobody(stores: Stores) -> None:
     hanging = Receiver(choose=lambda _: Reply(hang=True))
     with hanging, Receiver() as good:
         bad = [make_topic(hanging.url, name=f"bad-{number}") for number in range(50)]
-        async with running(stores, *bad, make_topic(good.url, name="z-good"), timeout_seconds=600.0):
+        topics = (*bad, make_topic(good.url, name="z-good"))
+        async with running(stores, *topics, timeout_seconds=600.0) as notifier:
             for _ in range(20):
                 await turn(stores, job, EventKind.RESTARTED)
-            for _ in range(20):
-                await heard(good)
+            got = [(await heard(good)).content["event"] for _ in range(20)]
+            await eventually(lambda: notifier.sent == 20)
+            assert notifier.given_up == 0, "those that hang are still waited for"
+    assert got == ["JobRestarted"] * 20
 
 
 async def test_a_topic_that_was_removed_is_told_nothing(stores: Stores) -> None:
@@ -245,9 +248,13 @@ async def test_a_topic_that_was_removed_is_told_nothing(stores: Stores) -> None:
 
 async def test_nobody_to_tell_leaves_nothing(stores: Stores) -> None:
     job = await new_job(stores)
-    async with running(stores):
-        await turn(stores, job, EventKind.STARTED)
+    await turn(stores, job, EventKind.STARTED)
+    assert len(await stores.outbox.fresh(limit=2)) == 1
+    async with running(stores) as notifier:
         await all_done(stores)
+        assert (notifier.sent, notifier.given_up) == (0, 0)
+    assert await stores.outbox.fresh(limit=1) == []
+    assert await told(stores, job) == []
 
 
 async def test_mail_without_a_server_is_given_up_with_a_reason(stores: Stores) -> None:

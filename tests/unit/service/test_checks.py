@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.domain.builders import a_spec
@@ -44,8 +46,11 @@ def test_what_could_never_run_is_refused_with_what_to_change(fields: dict[str, o
         check_spec(a_spec(**fields))
 
 
-def test_a_plain_job_passes() -> None:
-    check_spec(a_spec(environments={"A": "b"}, parameters=(("lr", "1"),)))
+def test_a_plain_job_passes_until_one_thing_is_wrong_with_it() -> None:
+    spec = a_spec(environments={"A": "b"}, parameters=(("lr", "1"),))
+    check_spec(spec)
+    with pytest.raises(Invalid, match="NUL"):
+        check_spec(replace(spec, environments={"A": "b\0"}))
 
 
 def test_a_task_larger_than_every_machine_is_refused_with_the_largest() -> None:

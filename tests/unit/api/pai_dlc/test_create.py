@@ -161,7 +161,10 @@ def test_every_image_that_is_not_used_is_told_once(api: Api) -> None:
 
 def test_the_sdks_habitual_empty_arrays_are_fine(api: Api) -> None:
     empty = {"ElasticSpotSpecs": [], "LocalMountSpecs": [], "StartupDependencies": []}
-    api.make(JobSpecs=[{**WORKER, **empty}], CustomEnvs=[], DataSources=[])
+    given = api.job(api.make(JobSpecs=[{**WORKER, **empty}], CustomEnvs=[], DataSources=[])).spec
+    without = api.job(api.make(JobSpecs=[WORKER])).spec
+    assert (given.roles, given.environments) == (without.roles, without.environments)
+    assert (given.inputs, given.outputs) == ((), ())
 
 
 @pytest.mark.parametrize(
