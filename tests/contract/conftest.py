@@ -10,12 +10,6 @@ from tests.unit.persistence.making import PROJECT
 from trackside.persistence import Stores, open_stores
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """Run async tests on asyncio."""
-    return "asyncio"
-
-
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """Start one server for all tests."""

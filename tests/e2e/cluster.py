@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.conftest import LiveServer
-from tests.e2e.sdk import client_of, eventually
+from tests.e2e.sdk import client_of
+from tests.e2e.waiting import eventually
 from trackside.agent.control import stop_agent
 
 SECOND = "second"

@@ -5,8 +5,7 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import LiveServer
+from tests.e2e.waiting import eventually
 from tests.requirements import missing
 
 CURRENT, OLD = "1.11.6", "1.4.2"
@@ -22,8 +22,6 @@ PACKAGES = {
     OLD: (f"alibabacloud_pai_dlc20201203=={OLD}", "alibabacloud_tea_openapi==0.3.16"),
 }
 INSTALL_SECONDS = 170.0
-WAIT_SECONDS = 60.0
-POLL_SECONDS = 0.05
 OVER = ("Succeeded", "Failed", "Stopped")
 SMALL = {"CPU": "0.2", "Memory": "256Mi"}
 RUNNER = Path(__file__).with_name("dlc_runner.py")
@@ -88,17 +86,6 @@ class Sdk:
 def role(name: str, count: int = 1, **fields: Any) -> dict[str, Any]:
     """Return a JobSpec of small pods."""
     return {"Type": name, "PodCount": count, "ResourceConfig": SMALL, **fields}
-
-
-def eventually(look: Callable[[], Any], complaint: str, *, seconds: float = WAIT_SECONDS) -> Any:
-    """Return what `look` finds as soon as it finds something."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = look()
-        if found:
-            return found
-        time.sleep(POLL_SECONDS)
-    raise AssertionError(complaint)
 
 
 def python_with_sdk(config: pytest.Config, version: str) -> Path:

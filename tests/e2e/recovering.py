@@ -18,7 +18,8 @@ from huaweicloudsdkmodelarts.v1 import (
 )
 
 from tests.e2e.processes import processes_of
-from tests.e2e.sdk import details, eventually
+from tests.e2e.sdk import details
+from tests.e2e.waiting import eventually
 
 
 def submit(

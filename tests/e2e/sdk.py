@@ -1,7 +1,5 @@
 """The unmodified official SDK, pointed at a test server, and what tests do with it all the time."""
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 from huaweicloudsdkcore.auth.credentials import BasicCredentials
@@ -17,10 +15,9 @@ from huaweicloudsdkmodelarts.v1 import (
 )
 
 from tests.e2e.conftest import LiveServer
+from tests.e2e.waiting import WAIT_SECONDS, eventually
 
-WAIT_SECONDS = 60.0
 OVER = ("Completed", "Failed", "Terminated", "Abnormal")
-POLL_SECONDS = 0.02
 
 
 def client_of(server: LiveServer) -> Any:
@@ -60,14 +57,3 @@ def _in_phase(client: Any, job_id: str, wanted: tuple[str, ...]) -> Any:
     found = details(client, job_id)
     assert found.status.phase in wanted or found.status.phase not in OVER, found.status
     return found if found.status.phase in wanted else None
-
-
-def eventually(look: Callable[[], Any], complaint: str, *, seconds: float = WAIT_SECONDS) -> Any:
-    """Return what `look` finds as soon as it finds something."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = look()
-        if found:
-            return found
-        time.sleep(POLL_SECONDS)
-    raise AssertionError(complaint)

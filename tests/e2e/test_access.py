@@ -17,8 +17,9 @@ from huaweicloudsdkmodelarts.v1 import DeleteTrainingJobRequest, ListTrainingJob
 
 from tests.e2e.conftest import LiveServer
 from tests.e2e.dlc_sdk import CURRENT, OLD, Refused, Sdk, opened, python_with_sdk
-from tests.e2e.sdk import details, eventually, submit
+from tests.e2e.sdk import details, submit
 from tests.e2e.test_cli import Cli
+from tests.e2e.waiting import eventually
 from tests.unit.auth import acs_signers
 from trackside.cli.signing import sign
 

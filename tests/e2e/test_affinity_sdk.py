@@ -22,7 +22,8 @@ from huaweicloudsdkmodelarts.v1 import (
 
 from tests.e2e.cluster import SECOND, Cluster, two_nodes
 from tests.e2e.conftest import LiveServer
-from tests.e2e.sdk import eventually, wait_until
+from tests.e2e.sdk import wait_until
+from tests.e2e.waiting import eventually
 
 pytestmark = pytest.mark.e2e
 

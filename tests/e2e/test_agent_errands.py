@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.agent_harness import MIB, AgentProcess, FakeServer, key, launch, node, until
+from tests.e2e.programs import TALKS
 from tests.e2e.test_agent_unprivileged import HumbleAgent
 from trackside.agent import tree
 from trackside.agent.cgroup import detect
@@ -269,23 +270,6 @@ def test_a_shm_can_be_filled_in_part(running: tuple[FakeServer, AgentProcess]) -
     assert server.answer(server.ask(task, ErrandKind.FILL_SHM, amount=50)).done
     until(lambda: b" 50%\n" in agent.log(task))
     server.order(Stop(key=task, grace_seconds=0))
-
-
-TALKS = """
-import socket, threading, time
-a = socket.create_server(("127.0.0.1", 0))
-out = socket.create_connection(a.getsockname())
-into = a.accept()[0]
-into.settimeout(0.2)
-while True:
-    out.send(b"x")
-    try:
-        into.recv(1)
-        print("heard", flush=True)
-    except TimeoutError:
-        print("silence", flush=True)
-    time.sleep(0.05)
-"""
 
 
 @needs_groups

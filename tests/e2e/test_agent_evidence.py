@@ -11,8 +11,6 @@ import pytest
 
 from tests.e2e.agent_harness import MIB, AgentProcess, FakeServer, launch, node, until
 from tests.e2e.test_cards import card_samples, with_cards
-from tests.requirements import missing
-from tests.unit.collect.test_gpu import SOURCE
 from trackside.agent import cgroup
 from trackside.agent.control import agent_pid
 from trackside.domain.evidence import Evidence
@@ -84,18 +82,6 @@ def test_a_machine_without_memory_is_told_from_a_task_over_its_limit(
         assert own.oom_killed
         assert own.evidence is not None
         assert own.evidence.host_oom is None
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the stand-in for NVIDIA's library and return the folder it is in."""
-    folder = tmp_path_factory.mktemp("nvml")
-    command = ["cc", "-shared", "-fPIC", "-o", str(folder / "libnvidia-ml.so.1"), str(SOURCE)]
-    try:
-        subprocess.run(command, check=True)
-    except FileNotFoundError:
-        missing("a C compiler")
-    return folder
 
 
 class Cards:

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import LiveServer
-from tests.e2e.sdk import client_of, details, eventually
+from tests.e2e.sdk import client_of, details
+from tests.e2e.waiting import eventually
 
 pytestmark = pytest.mark.e2e
 WAIT_SECONDS = 90

@@ -29,7 +29,8 @@ from huaweicloudsdkmodelarts.v1 import (
 
 from tests.e2e.conftest import LiveServer
 from tests.e2e.processes import processes_of
-from tests.e2e.sdk import OVER, client_of, details, eventually
+from tests.e2e.sdk import OVER, client_of, details
+from tests.e2e.waiting import eventually
 from trackside.agent.cgroup import detect
 from trackside.agent.control import agent_pid
 from trackside.domain import job as domain

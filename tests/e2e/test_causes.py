@@ -18,9 +18,8 @@ from huaweicloudsdkmodelarts.v1 import JobActionType, StopTrainingJobRequest
 from tests.e2e.agent_harness import AgentProcess
 from tests.e2e.conftest import LiveServer
 from tests.e2e.processes import processes_of
-from tests.e2e.sdk import client_of, eventually, submit, wait_until
-from tests.requirements import missing
-from tests.unit.collect.test_gpu import SOURCE
+from tests.e2e.sdk import client_of, submit, wait_until
+from tests.e2e.waiting import eventually
 from trackside.agent import cgroup, record
 from trackside.agent.control import stop_agent
 
@@ -188,18 +187,6 @@ class Site:
         job_id = submit(self.client, f"echo up; {command}", name=name, **more)
         eventually(lambda: "up" in self.log(job_id), f"{name} does not run")
         return job_id
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the stand-in for NVIDIA's library and return the folder it is in."""
-    folder = tmp_path_factory.mktemp("nvml")
-    command = ["cc", "-shared", "-fPIC", "-o", str(folder / "libnvidia-ml.so.1"), str(SOURCE)]
-    try:
-        subprocess.run(command, check=True)
-    except FileNotFoundError:
-        missing("a C compiler")
-    return folder
 
 
 @pytest.fixture(scope="module")

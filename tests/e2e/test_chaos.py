@@ -15,9 +15,11 @@ import pytest
 
 from tests.e2e.conftest import LiveServer
 from tests.e2e.processes import processes_of
-from tests.e2e.sdk import client_of, details, eventually, submit, wait_until
+from tests.e2e.programs import TALKS
+from tests.e2e.sdk import client_of, details, submit, wait_until
 from tests.e2e.test_cli import Cli
 from tests.e2e.test_crashes import agent_pids
+from tests.e2e.waiting import eventually
 from trackside.agent.cgroup import detect
 from trackside.domain.chaos import FAULTS, picks
 
@@ -198,22 +200,7 @@ def test_a_task_that_fails_for_a_full_shm_says_so(site: Site) -> None:
 
 
 def test_a_task_that_is_cut_off_hears_no_peer(site: Site) -> None:
-    talks = """
-import socket, time
-a = socket.create_server(("127.0.0.1", 0))
-out = socket.create_connection(a.getsockname())
-into = a.accept()[0]
-into.settimeout(0.2)
-while True:
-    out.send(b"x")
-    try:
-        into.recv(1)
-        print("heard", flush=True)
-    except TimeoutError:
-        print("silence", flush=True)
-    time.sleep(0.05)
-"""
-    job_id = site.run(f"exec {sys.executable} -c '{talks}'")
+    job_id = site.run(f"exec {sys.executable} -c '{TALKS}'")
     eventually(lambda: "heard" in site.log(job_id), "it never hears anything")
     site.done(job_id, "cut-off", seconds=1)
     eventually(lambda: "silence" in site.log(job_id), "it hears everything")

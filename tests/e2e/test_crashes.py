@@ -11,7 +11,8 @@ import pytest
 
 from tests.e2e.conftest import LiveServer
 from tests.e2e.processes import process_named, processes_of
-from tests.e2e.sdk import client_of, details, eventually, submit, wait_until
+from tests.e2e.sdk import client_of, details, submit, wait_until
+from tests.e2e.waiting import eventually
 
 pytestmark = pytest.mark.e2e
 SOAK = bool(os.environ.get("TRACKSIDE_SOAK"))

@@ -31,8 +31,9 @@ from huaweicloudsdkmodelarts.v1 import (
 
 from tests.e2e.agent_harness import AgentProcess, FakeServer, alive, launch, node, until
 from tests.e2e.conftest import LiveServer
-from tests.e2e.sdk import client_of, eventually, wait_until
+from tests.e2e.sdk import client_of, wait_until
 from tests.e2e.test_agent_unprivileged import HumbleAgent
+from tests.e2e.waiting import eventually
 from trackside.domain.exchange import Stop, TaskKey
 from trackside.domain.job import MetricSource
 from trackside.domain.metric import Sample

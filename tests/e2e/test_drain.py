@@ -8,7 +8,8 @@ import pytest
 
 from tests.e2e.cluster import SECOND, Cluster, two_nodes
 from tests.e2e.conftest import LiveServer
-from tests.e2e.sdk import details, eventually, submit, wait_until
+from tests.e2e.sdk import details, submit, wait_until
+from tests.e2e.waiting import eventually
 
 pytestmark = pytest.mark.e2e
 

@@ -18,7 +18,8 @@ from huaweicloudsdkmodelarts import v1 as sdk
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tests.e2e.conftest import LiveServer
-from tests.e2e.sdk import client_of, eventually, submit, wait_until
+from tests.e2e.sdk import client_of, submit, wait_until
+from tests.e2e.waiting import eventually
 from tests.servers.prometheus import PrometheusServer
 from tests.servers.victoriametrics import VictoriaMetricsServer
 

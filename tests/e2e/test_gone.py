@@ -6,7 +6,7 @@ import pytest
 
 from tests.e2e.conftest import LiveServer
 from tests.e2e.processes import process_named
-from tests.e2e.sdk import eventually
+from tests.e2e.waiting import eventually
 
 pytestmark = pytest.mark.e2e
 

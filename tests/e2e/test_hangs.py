@@ -19,8 +19,9 @@ from huaweicloudsdkmodelarts.v1 import (
 
 from tests.e2e.conftest import LiveServer
 from tests.e2e.dlc_sdk import CURRENT, Sdk, opened, python_with_sdk, role
-from tests.e2e.sdk import client_of, details, eventually
+from tests.e2e.sdk import client_of, details
 from tests.e2e.test_cli import Cli
+from tests.e2e.waiting import eventually
 from tests.requirements import missing
 
 pytestmark = pytest.mark.e2e

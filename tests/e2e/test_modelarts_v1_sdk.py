@@ -13,7 +13,8 @@ from huaweicloudsdkcore.sdk_response import SdkResponse
 from huaweicloudsdkmodelarts import v1 as sdk
 
 from tests.e2e.conftest import LiveServer
-from tests.e2e.sdk import client_of, eventually, submit, wait_until
+from tests.e2e.sdk import client_of, submit, wait_until
+from tests.e2e.waiting import eventually
 from trackside.api.modelarts_v1.metrics import KB, METRIC_OF
 from trackside.api.modelarts_v1.routes import OPERATIONS
 

@@ -12,7 +12,8 @@ from huaweicloudsdkcore.exceptions.exceptions import ClientRequestException
 from huaweicloudsdkmodelarts import v1 as sdk
 
 from tests.e2e.conftest import LiveServer
-from tests.e2e.sdk import client_of, details, eventually, submit, wait_until
+from tests.e2e.sdk import client_of, details, submit, wait_until
+from tests.e2e.waiting import eventually
 from trackside.api.modelarts_v2.render import METRIC_OF
 
 pytestmark = pytest.mark.e2e

@@ -15,9 +15,10 @@ from aiosmtpd.controller import Controller
 from huaweicloudsdkmodelarts import v1 as sdk
 
 from tests.e2e.conftest import LiveServer
-from tests.e2e.sdk import client_of, eventually, submit, wait_until
+from tests.e2e.sdk import client_of, submit, wait_until
 from tests.e2e.test_access import Person, admin_of
 from tests.e2e.test_cli import Cli
+from tests.e2e.waiting import eventually
 from tests.servers.receiver import Receiver, Reply, unused_port
 
 pytestmark = pytest.mark.e2e

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import LiveServer
-from tests.e2e.dlc_sdk import CURRENT, OLD, Refused, Sdk, eventually, opened, python_with_sdk, role
+from tests.e2e.dlc_sdk import CURRENT, OLD, Refused, Sdk, opened, python_with_sdk, role
+from tests.e2e.waiting import eventually
 
 pytestmark = pytest.mark.e2e
 

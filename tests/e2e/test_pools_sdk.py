@@ -56,7 +56,8 @@ from huaweicloudsdkmodelarts.v1 import (
 )
 
 from tests.e2e.conftest import LiveServer
-from tests.e2e.sdk import client_of, details, eventually, wait_until
+from tests.e2e.sdk import client_of, details, wait_until
+from tests.e2e.waiting import eventually
 from trackside.api.modelarts_v2.phases import PHASE_OF
 from trackside.api.modelarts_v2.pool_words import STATUS_OF, STATUSES
 

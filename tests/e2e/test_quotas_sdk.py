@@ -14,7 +14,8 @@ from huaweicloudsdkmodelarts.v1 import (
 )
 
 from tests.e2e.conftest import LiveServer
-from tests.e2e.sdk import client_of, eventually, submit, wait_until
+from tests.e2e.sdk import client_of, submit, wait_until
+from tests.e2e.waiting import eventually
 
 pytestmark = pytest.mark.e2e
 

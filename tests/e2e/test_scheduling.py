@@ -21,7 +21,8 @@ from huaweicloudsdkmodelarts.v1 import (
 )
 
 from tests.e2e.conftest import LiveServer
-from tests.e2e.sdk import client_of, details, eventually, wait_until
+from tests.e2e.sdk import client_of, details, wait_until
+from tests.e2e.waiting import eventually
 
 pytestmark = pytest.mark.e2e
 

@@ -9,7 +9,8 @@ import pytest
 from huaweicloudsdkmodelarts.v1 import DeleteTrainingJobRequest
 
 from tests.e2e.conftest import LiveServer
-from tests.e2e.sdk import client_of, details, eventually, submit, wait_until
+from tests.e2e.sdk import client_of, details, submit, wait_until
+from tests.e2e.waiting import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 KB, MB = 1024, 1024 * 1024

@@ -10,7 +10,8 @@ import pytest
 from tests.e2e.conftest import LiveServer
 from tests.e2e.processes import processes_of
 from tests.e2e.recovering import kill, log_of, submit
-from tests.e2e.sdk import client_of, eventually, wait_until
+from tests.e2e.sdk import client_of, wait_until
+from tests.e2e.waiting import eventually
 from tests.requirements import missing
 
 pytestmark = pytest.mark.e2e

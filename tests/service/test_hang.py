@@ -144,11 +144,6 @@ class World:
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def world(tmp_path: Path, anyio_backend: str) -> AsyncIterator[World]:
     stores = open_stores(f"sqlite:///{tmp_path}/state.db")
     await stores.start()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.service.test_supervisor import ANA, CAPACITY, World, anyio_backend, world
+from tests.service.test_supervisor import ANA, CAPACITY, World, world
 from tests.unit.domain.builders import NODE, SMALL, a_spec, ended, started
 from trackside.domain.evidence import DeviceFault, DeviceKind, Evidence
 from trackside.domain.fault import RecoverLevel, RecoverResult, RecoveryPolicy
@@ -15,7 +15,7 @@ from trackside.domain.reason import ReasonCode
 from trackside.domain.resources import Accelerator
 from trackside.service.pool_nodes import NodeState
 
-__all__ = ["anyio_backend", "world"]  # fixtures
+__all__ = ["world"]  # a fixture
 pytestmark = pytest.mark.anyio
 
 KILLED: dict[str, Any] = {"exit_code": None, "signal": 9}

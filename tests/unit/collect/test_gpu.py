@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.requirements import missing
 from trackside.collect.gpu import Gpus
 
-SOURCE = Path(__file__).parents[2] / "stubs" / "nvml" / "stub.c"
 GIB = 1024**3
 
 READ = """
@@ -45,27 +42,6 @@ with Sensors(5000, clock=lambda: boot_ms() + ahead) as sensors:
     found = [s for s in sensors.read(1) if s.metric.startswith(("gpu", "npu"))]
 print(json.dumps([[s.task, s.metric, s.card, s.value] for s in found]))
 """
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the stand-in and return the folder it is in."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        missing("a C compiler")
-    folder = tmp_path_factory.mktemp("nvml")
-    command = [
-        compiler,
-        "-shared",
-        "-fPIC",
-        "-Wall",
-        "-Werror",
-        "-o",
-        str(folder / "libnvidia-ml.so.1"),
-        str(SOURCE),
-    ]
-    subprocess.run(command, check=True)
-    return folder
 
 
 def run(code: str, library: Path, script: Path, asked: str = "", **more: str) -> list[Any]:

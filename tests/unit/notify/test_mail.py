@@ -26,12 +26,6 @@ PASSWORD = "hush-hush"
 SENDER = "trackside@example.com"
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """Run async tests on asyncio."""
-    return "asyncio"
-
-
 class Mailbox:
     """Keeps what it gets."""
 

@@ -28,12 +28,6 @@ QUICKLY = (0.05, 0.05, 0.05, 0.05)
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    """Run async tests on asyncio."""
-    return "asyncio"
-
-
-@pytest.fixture
 async def stores(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Stores]:
     """Open a database with one project."""
     opened = open_stores(f"sqlite:///{tmp_path}/state.db")

@@ -18,12 +18,6 @@ BODY = '{"a": "ü"}'.encode()
 HEADERS = {"Content-Type": "application/json", "X-Trackside-Event": "JobFailed"}
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """Run async tests on asyncio."""
-    return "asyncio"
-
-
 async def test_a_body_arrives_as_it_was() -> None:
     with Receiver(Reply(body=b"thanks")) as receiver:
         assert await post(receiver.url, BODY, HEADERS) == (200, b"thanks")

@@ -26,12 +26,6 @@ USER = Caller(user="bob", project_id=PROJECT, role=UserRole.USER)
 STRANGER = Caller(user="eve", project_id=ProjectId("p2"), role=UserRole.ADMIN)
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """Run async tests on asyncio."""
-    return "asyncio"
-
-
 class Sent:
     """Stands for the way out: what it does is tested with real receivers elsewhere."""
 
