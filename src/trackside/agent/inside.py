@@ -107,7 +107,7 @@ def _run(asked: Request, leash_fd: int, output_fd: int) -> tuple[str, str]:
         return TASK_OVER, ""
     told_fd, tell_fd = os.pipe()
     null_fd = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-    pid = _fork(plan)
+    pid = linux.fork_into(plan["cgroup_unified"])
     if pid == 0:
         _become(plan, asked["pid"], tell_fd, output_fd, null_fd)
     for fd in (tell_fd, null_fd, output_fd):  # the output must end with the command
@@ -121,17 +121,6 @@ def _run(asked: Request, leash_fd: int, output_fd: int) -> tuple[str, str]:
     if code != 0:
         return FAILED, f"it exited with code {code}" if code > 0 else f"signal {-code} ended it"
     return DONE, ""
-
-
-def _fork(plan: Plan) -> int:
-    unified = plan["cgroup_unified"]
-    if unified is None:
-        return os.fork()
-    fd = os.open(unified, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        return linux.fork_into_cgroup(fd)
-    finally:
-        os.close(fd)
 
 
 def _become(plan: Plan, main_pid: int, tell_fd: int, output_fd: int, null_fd: int) -> NoReturn:

@@ -64,8 +64,18 @@ def mount(source: str, target: str, kind: str | None, flags: int, options: str =
     _check(code, f"mount {target}")
 
 
-def fork_into_cgroup(cgroup_fd: int) -> int:
-    """Fork a child that is born in the v2 cgroup: joining one later waits for every CPU of the machine."""
+def fork_into(cgroup: str | None) -> int:
+    """Fork a child that is born in the v2 cgroup, if there is one."""
+    if cgroup is None:
+        return os.fork()
+    fd = os.open(cgroup, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return _fork_into(fd)  # joining a cgroup later waits for every CPU of the machine
+    finally:
+        os.close(fd)
+
+
+def _fork_into(cgroup_fd: int) -> int:
     arguments = struct.pack("<11Q", _CLONE_INTO_CGROUP, 0, 0, 0, _SIGCHLD, 0, 0, 0, 0, 0, cgroup_fd)
     ctypes.pythonapi.PyOS_BeforeFork()
     pid: int = _held.syscall(

@@ -163,7 +163,7 @@ class _Shim:
         except OSError as error:
             return f"the log cannot be written: {error.strerror}. Make room on the disk that holds the logs"
         read_fd, write_fd = os.pipe()
-        pid = self._fork()
+        pid = linux.fork_into(self._plan["cgroup_unified"])
         if pid == 0:
             child.run(self._plan, log_fd, write_fd)
         os.close(write_fd)
@@ -186,16 +186,6 @@ class _Shim:
         self._settling = threading.Thread(target=self._settle, args=(value,))
         self._settling.start()
         return None
-
-    def _fork(self) -> int:
-        unified = self._plan["cgroup_unified"]
-        if unified is None:
-            return os.fork()
-        fd = os.open(unified, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            return linux.fork_into_cgroup(fd)
-        finally:
-            os.close(fd)
 
     def _hear(self, read_fd: int) -> str | None:
         """Wait until the command runs (the pipe closes) or its process says why it cannot."""
