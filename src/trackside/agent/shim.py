@@ -59,7 +59,7 @@ def main(orders: socket.socket) -> NoReturn:
             os.set_blocking(fds[0], True)
             _serve(os.fsdecode(told), fds[0])
         code = 0
-    except BaseException:
+    except BaseException:  # nothing may get back into the code of the forker, whose copy this is
         traceback.print_exc(file=sys.stderr)
         sys.stderr.flush()
     finally:
