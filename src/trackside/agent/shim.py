@@ -17,7 +17,7 @@ import time
 import traceback
 from typing import NoReturn, cast
 
-from trackside.agent import child, linux, record, tree
+from trackside.agent import child, linux, record, tally, tree
 from trackside.agent.record import ExitRecord, Plan, StartedRecord
 
 LOG_MODE = 0o600
@@ -101,23 +101,6 @@ def _claim(state_dir: str) -> bool:
     return True
 
 
-class _Totals:
-    """What all reaped processes used."""
-
-    def __init__(self) -> None:
-        self.cpu_seconds = 0.0
-        self.max_rss_bytes = 0
-        self.read_bytes: int | None = None
-        self.write_bytes: int | None = None
-
-    def add_io(self, pid: int) -> None:
-        """Count the bytes of a zombie, its reaped children included."""
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/io", "rb") as file:
-            fields = dict(line.split(b": ") for line in file.read().splitlines())
-            self.read_bytes = (self.read_bytes or 0) + int(fields[b"read_bytes"])
-            self.write_bytes = (self.write_bytes or 0) + int(fields[b"write_bytes"])
-
-
 class _Shim:
     def __init__(self, state_dir: str, doorbell_fd: int) -> None:
         self._dir = state_dir
@@ -128,7 +111,7 @@ class _Shim:
         self._main_status: int | None = None
         self._ended_boot_ms: int | None = None
         self._started_boot_ms: int | None = None
-        self._totals = _Totals()
+        self._totals = tally.Totals()
         self._oom_kills_before = self._oom_kills()
         self._settling: threading.Thread | None = None
         self._mounts_fd: int | None = None
@@ -297,12 +280,9 @@ class _Shim:
     def _take(self, pid: int) -> None:
         if pid == self._main_pid:
             self._ended_boot_ms = _boot_ms()
-        self._totals.add_io(pid)
-        _, status, usage = os.wait4(pid, 0)
+        status = self._totals.reap(pid)
         if pid == self._main_pid:
             self._main_status = status
-        self._totals.cpu_seconds += usage.ru_utime + usage.ru_stime
-        self._totals.max_rss_bytes = max(self._totals.max_rss_bytes, usage.ru_maxrss * 1024)
 
     # --- leave
 
@@ -310,19 +290,14 @@ class _Shim:
         """Return how much room there is where the task may write, if it ended badly."""
         if self._main_status == 0:
             return {}
-        places: dict[str, str | int] = {
-            "shm": SHM if self._shm_fd is None else self._shm_fd,
-            "work": self._plan["cwd"],
-            "tmp": self._plan["tmp_dir"],
-            "log": self._plan["log"],
-        }
-        found = {}
-        for name, place in places.items():
-            with contextlib.suppress(OSError):
-                disk = os.statvfs(place)
-                used, free = disk.f_blocks - disk.f_bfree, disk.f_bavail
-                found[name] = [blocks * disk.f_frsize for blocks in (used, free, disk.f_blocks)]
-        return found
+        return tally.room(
+            {
+                "shm": SHM if self._shm_fd is None else self._shm_fd,
+                "work": self._plan["cwd"],
+                "tmp": self._plan["tmp_dir"],
+                "log": self._plan["log"],
+            }
+        )
 
     def _leave(self, cause: str, message: str) -> None:
         status = self._main_status if cause == "exited" else None
@@ -344,7 +319,7 @@ class _Shim:
             "write_bytes": self._totals.write_bytes,
             "stop_asked": self._stop_asked,
             "oom_kills": max(0, (after or 0) - (before or 0)),
-            "memory_peak_bytes": self._memory_peak(),
+            "memory_peak_bytes": tally.number(self._plan["memory_peak_file"]),
             "oom_kills_before": before,
             "oom_kills_after": after,
             "room": self._room,
@@ -355,27 +330,7 @@ class _Shim:
         record.overwrite(f"{self._dir}/{record.EXIT}", value)
 
     def _oom_kills(self) -> int | None:
-        return _counter(self._plan["oom_file"], b"oom_kill")
-
-    def _memory_peak(self) -> int | None:
-        path = self._plan["memory_peak_file"]
-        with contextlib.suppress(OSError, ValueError):
-            if path is not None:
-                with open(path, "rb") as file:
-                    return int(file.read())
-        return None
-
-
-def _counter(path: str | None, name: bytes) -> int | None:
-    """Return the number behind `name` in a file of "name number" lines; None if it cannot be read."""
-    if path is None:
-        return None
-    with contextlib.suppress(OSError), open(path, "rb") as file:
-        for line in file:
-            words = line.split()
-            if len(words) == 2 and words[0] == name:
-                return int(words[1])
-    return None
+        return tally.counter(self._plan["oom_file"], b"oom_kill")
 
 
 def _boot_seconds() -> float:
