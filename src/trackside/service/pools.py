@@ -6,9 +6,7 @@ every machine, and cannot be removed.
 
 import asyncio
 import logging
-import re
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from trackside.domain.errors import Invalid, NameTaken, NotFound, PoolNotFound
@@ -27,27 +25,19 @@ from trackside.service.pool_record import (
     PoolChange,
     PoolKind,
     PoolRecord,
-    Share,
     changed,
     decode,
     default_record,
     encode,
     share_capacity,
-    with_nodes,
     with_policy_setting,
-    with_shares,
 )
+from trackside.service.pool_size import NAMES_SHOWN, Wanted, id_and_name, picked, sized
 from trackside.service.pool_use import PoolUse, queue_order, total_capacity
 
 log = logging.getLogger(__name__)
 POOLS_MAX = 1000
-COUNT_MAX = 100_000
 ISOLATED_BY = "trackside"
-DESCRIPTION_LENGTH_MAX = 1024
-NAMES_SHOWN = 12
-LOCK_SECONDS_MAX = 7 * 24 * 3600
-_ID = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?\Z")
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
 
 Nodes = Callable[[], Sequence[Node]]
 
@@ -149,17 +139,7 @@ class Pools:
         labels: dict[str, str] | None = None,
     ) -> PoolRecord:
         """Make a pool, of whole machines if it names some, else of a share of them."""
-        name = wanted.name or pool_id
-        if not name or not _NAME.match(name):
-            raise Invalid("a pool needs a name of 1 to 64 letters, digits, dots, underscores and hyphens")
-        pool_id = pool_id or _new_id(name)
-        if not _ID.match(pool_id):
-            raise Invalid(
-                "a pool's id has 1 to 63 lower-case letters, digits and hyphens; "
-                "it begins with a letter and does not end in a hyphen"
-            )
-        if wanted.node_ids is None and not wanted.shares:
-            raise Invalid("a pool needs either nodes, or flavors with a count")
+        pool_id, name = id_and_name(wanted, pool_id)
         async with self._changing:
             self._check_new(pool_id, name)
             record = PoolRecord(
@@ -171,7 +151,7 @@ class Pools:
                 created_at_ms=self._clock.now_ms(),
                 labels=labels or {},
             )
-            return await self._keep(self._sized(changed(record, wanted), wanted))
+            return await self._keep(self._sized(record, wanted))
 
     async def change(self, pool_id: str, wanted: PoolChange) -> PoolRecord:
         """Change a pool; its jobs go on as they are."""
@@ -179,7 +159,7 @@ class Pools:
             record = self.show(pool_id)
             if pool_id == DEFAULT_POOL and (wanted.shares is not None or wanted.node_ids is not None):
                 raise Invalid(f"the pool {DEFAULT_POOL} always has all machines: make another pool")
-            return await self._keep(self._sized(changed(record, wanted), wanted))
+            return await self._keep(self._sized(record, wanted))
 
     async def delete(self, pool_id: str) -> PoolRecord:
         """Remove a pool in which every job is over; raise PoolInUse otherwise."""
@@ -216,19 +196,11 @@ class Pools:
             raise NotFound(f"pool {record.id} has no node {node_id!r}; there are: {names}")
         return found
 
-    def pick_nodes(self, shares: Sequence[tuple[str, int, int | None]]) -> tuple[str, ...]:
+    def pick_nodes(self, shares: Wanted) -> tuple[str, ...]:
         """Return so many machines that each hold a flavor, those in no other pool first."""
         taken = {node for pool in self.all() for node in pool.node_ids or ()}
-        rest = sorted(self._nodes(), key=lambda node: (node.id in taken, node.id))
-        picked: list[str] = []
-        for flavor_id, count, _ in shares:
-            need = self._catalog.flavor(flavor_id).resources
-            fit = [node for node in rest if node.capacity.fits(need)][:count]
-            if len(fit) < count:
-                raise Invalid(f"{count} nodes that hold {flavor_id} are asked for, and there are {len(fit)}")
-            picked += [node.id for node in fit]
-            rest = [node for node in rest if node.id not in picked]
-        return tuple(picked)
+        free_first = sorted(self._nodes(), key=lambda node: (node.id in taken, node.id))
+        return picked(shares, self._catalog, free_first)
 
     def node_state(self, node_id: str) -> NodeState:
         """Return what was decided about a machine."""
@@ -318,75 +290,10 @@ class Pools:
             raise Invalid(f"there are {POOLS_MAX:,} pools already: delete some first")
 
     def _sized(self, record: PoolRecord, wanted: PoolChange) -> PoolRecord:
-        """Give a pool its machines or its share."""
-        _check_texts(wanted)
-        if wanted.node_ids is not None:
-            self._check_nodes(wanted.node_ids)
-            return with_nodes(record, wanted.node_ids, tuple(self._shares(wanted)))
-        if wanted.shares is None:
-            return record
-        shares = tuple(self._shares(wanted))
-        self._check_share(shares)
-        return with_shares(record, shares)
-
-    def _shares(self, wanted: PoolChange) -> Iterator[Share]:
-        for flavor_id, count, most in wanted.shares or ():
-            if not 0 <= count <= COUNT_MAX:
-                raise Invalid(f"the count of flavor {flavor_id} must be from 0 to {COUNT_MAX:,}, not {count}")
-            resources = self._catalog.flavor(flavor_id).resources
-            yield Share(flavor=flavor_id, count=count, resources=resources, max_count=most)
-
-    def _check_nodes(self, node_ids: Sequence[str]) -> None:
-        known = [node.id for node in self._nodes()]
-        unknown = [node_id for node_id in node_ids if node_id not in known]
-        if unknown or not node_ids:
-            names = ", ".join(known[:NAMES_SHOWN]) or "none"
-            raise Invalid(f"{', '.join(unknown) or 'no node'} cannot be in a pool; the nodes are: {names}")
-
-    def _check_share(self, shares: tuple[Share, ...]) -> None:
-        nodes = [node.capacity for node in self._nodes()]
-        if not nodes:
-            return
-        share, there = share_capacity(shares), total_capacity(nodes)
-        pairs = (
-            (share.cpu_cores, there.cpu_cores, "cores"),
-            (share.memory_bytes, there.memory_bytes, "bytes of memory"),
-            (share.gpus, there.gpus, "GPUs"),
-            (share.npus, there.npus, "NPUs"),
-        )
-        for wanted, most, what in pairs:
-            if wanted > most + 1e-9:
-                raise Invalid(
-                    f"the pool would have {wanted:,.10g} {what}, and all machines together have "
-                    f"{most:,.10g}{_largest_count(shares, nodes)}"
-                )
+        return sized(changed(record, wanted), wanted, self._catalog, self._nodes())
 
     async def _keep(self, record: PoolRecord) -> PoolRecord:
         await self._store.put(record.id, encode(record))
         self._records[record.id] = record
         self._told()
         return record
-
-
-def _new_id(name: str) -> str:
-    """Return a fresh id that begins with the name, as long as vendors document it: 36 to 63 characters."""
-    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:30].strip("-")
-    return f"{slug if slug[:1].isalpha() else f'pool-{slug}'.strip('-')}-{uuid.uuid4().hex}"[:63]
-
-
-def _check_texts(wanted: PoolChange) -> None:
-    if wanted.name is not None and not _NAME.match(wanted.name):
-        raise Invalid("a pool's name has 1 to 64 letters, digits, dots, underscores and hyphens")
-    if wanted.description is not None and len(wanted.description) > DESCRIPTION_LENGTH_MAX:
-        raise Invalid(f"a pool's description has at most {DESCRIPTION_LENGTH_MAX:,} characters")
-    if wanted.lock_seconds is not None and not 1 <= wanted.lock_seconds <= LOCK_SECONDS_MAX:
-        raise Invalid(f"the lock is held for 1 to {LOCK_SECONDS_MAX:,} seconds, not {wanted.lock_seconds}")
-
-
-def _largest_count(shares: tuple[Share, ...], nodes: Sequence[Capacity]) -> str:
-    if len(shares) != 1:
-        return ""
-    need, there, count = shares[0].resources, total_capacity(nodes), 0
-    while count < shares[0].count and there.fits(need):
-        there, count = there.less(need), count + 1
-    return f"; at most {count} of {shares[0].flavor} fit"
