@@ -9,7 +9,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Annotated, Any, cast
 
@@ -22,8 +22,8 @@ from huaweicloudsdkcore.signer.signer import Signer
 
 from trackside.api.app import App, build_app
 from trackside.api.authenticate import Authenticator
-from trackside.api.guard import Limits
-from trackside.api.operation import Call, Dialect, Operation, Param, Raw
+from trackside.api.connection import Limits
+from trackside.api.operation import Call, Dialect, Operation, Param, Raw, Streamed
 from trackside.api.server import serve
 from trackside.auth.directory import Directory
 from trackside.auth.tokens import digest
@@ -37,6 +37,7 @@ pytestmark = pytest.mark.e2e
 ACCESS, SECRET, TOKEN = "AKTOY", "toy-secret-key", "toy-token"
 VIEWER_TOKEN = "viewer-token"
 BODY_BYTES_MAX = 4096
+LARGE_BYTES = 1_000_000
 DEADLINE_SECONDS = 10.0
 STATUS_OF = {
     ErrorKind.MALFORMED: 400,
@@ -96,6 +97,21 @@ async def raw(call: Call) -> Raw:
     return Raw(content=b"plain", media_type="text/plain", status=202, headers={"X-Extra": "yes"})
 
 
+async def large(call: Call) -> Raw:
+    return Raw(content=b"x" * LARGE_BYTES)
+
+
+async def pieces(call: Call) -> Streamed:
+    async def made() -> AsyncIterator[bytes]:
+        for number in range(3):
+            await asyncio.sleep(0)
+            yield b"piece %d " % number
+        if call.query_one("breaks"):
+            raise RuntimeError("the disk is gone")
+
+    return Streamed(content=made(), media_type="application/zip", headers={"X-Name": "a"})
+
+
 async def long_poll(call: Call) -> None:
     await asyncio.Event().wait()
 
@@ -130,6 +146,8 @@ def toy(authenticate: Callable[..., Caller]) -> Dialect:
             operation("Numbers", "GET", "/toy/{project_id}/numbers", numbers),
             operation("Unspeakable", "GET", "/toy/{project_id}/unspeakable", unspeakable),
             operation("Raw", "GET", "/toy/{project_id}/raw", raw),
+            operation("Large", "GET", "/toy/{project_id}/large", large, prompt=True),
+            operation("Pieces", "GET", "/toy/{project_id}/pieces", pieces),
             operation("Poll", "GET", "/toy/{project_id}/poll", long_poll),
         ],
         authenticate=authenticate,
@@ -176,7 +194,6 @@ def app(ready: str | None = None) -> App:
         allowed=may,
         ready=is_ready,
         extra={"/broken": broken},
-        body_bytes_max=BODY_BYTES_MAX,
     )
 
 
@@ -192,7 +209,15 @@ def live(application: App, limits: Limits | None = None) -> Iterator[int]:
         up.set()
 
     async def main() -> None:
-        await serve(application, host="127.0.0.1", port=0, started=started, limits=limits, grace_seconds=1)
+        await serve(
+            application,
+            host="127.0.0.1",
+            port=0,
+            started=started,
+            limits=limits,
+            body_bytes_max=BODY_BYTES_MAX,
+            grace_seconds=1,
+        )
 
     task = loop.create_task(main())
 
@@ -380,6 +405,52 @@ def test_chunked_bodies_and_pipelined_requests_are_read(port: int) -> None:
     answer = shout(port, post.encode() + body, last.encode())
     assert answer.count(b"HTTP/1.1 201 ") == 1
     assert answer.endswith(b"plain")
+
+
+def test_an_answer_is_sent_while_it_is_made(port: int) -> None:
+    answer = ask(port, "GET", "/toy/p/pieces")
+    assert (answer.status, answer.content) == (200, b"piece 0 piece 1 piece 2 ")
+    assert answer.headers["content-type"] == "application/zip"
+    assert answer.headers["x-name"] == "a"
+    assert answer.headers["transfer-encoding"] == "chunked"
+    head = ask(port, "HEAD", "/toy/p/pieces")
+    assert (head.status, head.content) == (200, b"")
+
+
+def test_an_old_client_gets_pieces_without_chunks(port: int) -> None:
+    request = f"GET /toy/p/pieces HTTP/1.0\r\nHost: x\r\nX-Auth-Token: {TOKEN}\r\n\r\n"
+    assert shout(port, request.encode()).endswith(b"\r\n\r\npiece 0 piece 1 piece 2 ")
+
+
+def test_an_answer_that_breaks_is_cut_off(port: int, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(http.client.IncompleteRead):
+        ask(port, "GET", "/toy/p/pieces?breaks=yes")
+    assert "an answer broke off: Pieces" in caplog.text
+
+
+def test_a_client_that_does_not_read_is_not_read_from(port: int) -> None:
+    """What it asks meanwhile is answered when it reads again, in order."""
+    request = f"GET /toy/p/large HTTP/1.1\r\nHost: x\r\nX-Auth-Token: {TOKEN}\r\n\r\n".encode()
+    last = f"GET /toy/p/raw HTTP/1.1\r\nHost: x\r\nX-Auth-Token: {TOKEN}\r\nConnection: close\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_SECONDS) as connection:
+        connection.sendall(request * 20 + last.encode())
+        assert ask(port, "GET", "/healthz").status == 200, "others are served meanwhile"
+        received = everything(connection)
+    assert received.count(b"HTTP/1.1 200 ") == 20
+    assert received.count(b"x" * LARGE_BYTES) == 20
+    assert received.endswith(b"plain")
+
+
+def test_answers_come_in_the_order_of_the_questions(port: int) -> None:
+    def request(path: str, more: str = "") -> str:
+        return f"GET /toy/p/{path} HTTP/1.1\r\nHost: x\r\nX-Auth-Token: {TOKEN}\r\n{more}\r\n"
+
+    asked = (
+        request("pieces") + request("large") + request("numbers") + request("raw", "Connection: close\r\n")
+    )
+    received = shout(port, asked.encode())
+    order = [received.index(part) for part in (b"piece 2", b"x" * LARGE_BYTES, b"[1.5,", b"plain")]
+    assert order == sorted(order)
 
 
 # What is refused

@@ -5,18 +5,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
-from trackside.api.body import BODY_BYTES_MAX, Receive
-from trackside.api.dispatch import (
-    Allowed,
-    Dispatcher,
-    Scope,
-    Send,
-    new_request_id,
-    send_answer,
-)
+from trackside.api.dispatch import Allowed, Dispatcher, new_request_id
+from trackside.api.message import Answer, Headers, Request
 from trackside.api.openapi import document
 from trackside.api.operation import Dialect, Raw
 from trackside.api.tally import Tallies
+from trackside.domain.errors import TooLarge, TracksideError
 from trackside.service import Services
 
 Plain = Callable[[], Awaitable[Raw]]
@@ -28,24 +22,34 @@ _JSON = (b"content-type", b"application/json")
 
 
 class App:
-    """The whole ASGI application: plain routes by their path, everything else to the dialects."""
+    """The whole application: plain routes by their path, everything else to the dialects."""
 
     def __init__(
         self, dispatch: Dispatcher, plain: Mapping[str, Plain], pages: Mapping[str, Page] | None = None
     ) -> None:
         self._dispatch = dispatch
-        self._pages = {path: _headless(answer) for path, answer in plain.items()} | dict(pages or {})
+        every = {path: _headless(answer) for path, answer in plain.items()} | dict(pages or {})
+        self._pages = {path.encode("ascii"): answer for path, answer in every.items()}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, request: Request) -> Answer | Awaitable[Answer]:
         """Answer one request."""
-        page = self._pages.get(scope["path"])
+        page = self._page(request)
         if page is None:
-            await self._dispatch(scope, receive, send)
-        elif scope["method"] in _PLAIN_METHODS:
-            await _send_raw(send, await _answer(page, scope))
-        else:
-            content = msgspec.json.encode({"code": "405", "message": "Allowed are GET and HEAD."})
-            await send_answer(send, 405, [_JSON, (b"allow", b"GET, HEAD")], content)
+            return self._dispatch(request)
+        if request.method in _PLAIN_METHODS:
+            return _answered(page, request)
+        content = msgspec.json.encode({"code": "405", "message": "Allowed are GET and HEAD."})
+        return Answer(405, [_JSON, (b"allow", b"GET, HEAD")], content)
+
+    def refuse(self, request: Request, error: TracksideError) -> Answer:
+        """Say no to a request whose body is not taken."""
+        if self._page(request) is None:
+            return self._dispatch.refuse(request, error)
+        status = 413 if isinstance(error, TooLarge) else 503
+        return Answer(status, [_JSON], msgspec.json.encode({"code": str(status), "message": error.detail}))
+
+    def _page(self, request: Request) -> Page | None:
+        return self._pages.get(request.raw_path)
 
 
 def build_app(
@@ -56,7 +60,6 @@ def build_app(
     ready: Callable[[], Awaitable[str | None]],
     extra: Mapping[str, Plain] | None = None,
     pages: Mapping[str, Page] | None = None,
-    body_bytes_max: int = BODY_BYTES_MAX,
     tallies: Tallies | None = None,
 ) -> App:
     """Build the application. `ready` returns None, or why not; `extra` adds plain GET routes by path.
@@ -79,9 +82,7 @@ def build_app(
         return openapi
 
     plain = {"/healthz": health, "/readyz": readiness, "/openapi.json": describe, **(extra or {})}
-    dispatcher = Dispatcher(
-        dialects, services=services, allowed=allowed, body_bytes_max=body_bytes_max, tallies=tallies
-    )
+    dispatcher = Dispatcher(dialects, services=services, allowed=allowed, tallies=tallies)
     return App(dispatcher, plain, pages)
 
 
@@ -93,21 +94,16 @@ def _headless(plain: Plain) -> Page:
     return page
 
 
-async def _answer(page: Page, scope: Scope) -> Raw:
+async def _answered(page: Page, request: Request) -> Answer:
     try:
-        return await page(
-            {name.decode("latin-1"): value.decode("latin-1").strip() for name, value in scope["headers"]}
-        )
+        raw = await page(request.headers)
     except Exception:
         request_id = new_request_id()
-        _log.exception("bug behind %s, request %s", scope["path"], request_id)
+        _log.exception("bug behind %s, request %s", request.raw_path.decode("latin-1"), request_id)
         problem = {"code": "500", "message": "Something went wrong.", "requestId": request_id}
-        return Raw(content=msgspec.json.encode(problem), status=500)
-
-
-async def _send_raw(send: Send, raw: Raw) -> None:
-    headers = [(b"content-type", raw.media_type.encode("ascii"))]
+        raw = Raw(content=msgspec.json.encode(problem), status=500)
+    headers: Headers = [(b"content-type", raw.media_type.encode("ascii"))]
     headers += [
         (name.lower().encode("ascii"), value.encode("latin-1")) for name, value in raw.headers.items()
     ]
-    await send_answer(send, raw.status or 200, headers, raw.content)
+    return Answer(raw.status or 200, headers, raw.content)

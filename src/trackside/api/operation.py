@@ -79,6 +79,7 @@ class Operation:
     status: int = 200
     query: Sequence[Param] = ()
     media_type: str = "application/json"  # of what comes back
+    prompt: bool = False  # its handler seldom waits: it is begun without a task (see prompt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

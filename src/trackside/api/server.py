@@ -6,95 +6,83 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
 
-import uvicorn
+from trackside.api.body import BODY_BYTES_MAX, BodyLimits
+from trackside.api.connection import Connection, Limits, Port
+from trackside.api.message import Application
 
-from trackside.api.guard import Limits, guarded
-
-GRACE_SECONDS = 3  # for answers under way when the server is told to stop
+GRACE_SECONDS = 3.0  # for answers under way when the server is told to stop
 CANCEL_SECONDS = 2.0  # for the rest to say that the server is stopping
-KEEP_ALIVE_SECONDS = 75  # longer than clients' pools keep a connection, so that they close it first
 BACKLOG = 1024
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 async def serve(
-    app: Callable[..., Any],
+    app: Application,
     *,
     host: str,
     port: int,
     started: Callable[[int], None],
     stopping: Callable[[], None] = lambda: None,
     limits: Limits | None = None,
-    grace_seconds: int = GRACE_SECONDS,
+    body_bytes_max: int = BODY_BYTES_MAX,
+    grace_seconds: float = GRACE_SECONDS,
 ) -> None:
     """Serve until SIGTERM, SIGINT or cancellation; raise OSError if the port cannot be had.
 
     `started` gets the port once connections are taken. `stopping` is called when the end is asked for:
     there long polls should be let go. What is not answered after the grace is answered "unavailable".
     """
-    listener = _listen(host, port)
-    config = uvicorn.Config(
-        app,
-        http=guarded(limits or Limits()),
-        ws="none",
-        lifespan="off",
-        interface="asgi3",
-        access_log=False,
-        log_config=None,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=grace_seconds,
-        backlog=BACKLOG,
-    )
-    server = _Server(config, on_started=lambda: started(listener.getsockname()[1]), on_stopping=stopping)
-    with listener, _stop_signals(server.stop):
+    shared = Port(app, BodyLimits(body_bytes_max), limits or Limits())
+    stop = _Stop(stopping)
+    with _listen(host, port) as listener, _stop_signals(stop.ask):
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: Connection(shared), sock=listener, backlog=BACKLOG)
         try:
-            await server.serve(sockets=[listener])
+            started(listener.getsockname()[1])
+            await stop.asked.wait()
         except asyncio.CancelledError:
-            server.stop()
-            if server.started:
-                await server.shutdown(sockets=[listener])
+            stop.ask()
             raise
+        finally:
+            server.close()
+            await _leave(shared, stop, grace_seconds)
 
 
-class _Server(uvicorn.Server):
-    def __init__(
-        self, config: uvicorn.Config, *, on_started: Callable[[], None], on_stopping: Callable[[], None]
-    ) -> None:
-        super().__init__(config)
-        self._on_started = on_started
+class _Stop:
+    """The wish that the server ends; the second time, at once."""
+
+    def __init__(self, on_stopping: Callable[[], None]) -> None:
         self._on_stopping = on_stopping
+        self.asked = asyncio.Event()
+        self.at_once = asyncio.Event()
 
-    def stop(self) -> None:
-        """Ask for the end; the second time, at once."""
-        self.force_exit = self.should_exit
-        if not self.should_exit:
-            self.should_exit = True
+    def ask(self) -> None:
+        """Ask for the end."""
+        if self.asked.is_set():
+            self.at_once.set()
+        else:
+            self.asked.set()
             self._on_stopping()
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        await self.on_tick(0)  # sets the Date header before the first answer
-        self._on_started()
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().shutdown(sockets)
-        # uvicorn cancels what outlives the grace but does not wait for it.
-        if self.server_state.tasks:
-            for task in self.server_state.tasks:
-                task.cancel()
-            await asyncio.wait(tuple(self.server_state.tasks), timeout=CANCEL_SECONDS)
-        for connection in tuple(self.server_state.connections):
-            connection.transport.abort()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals alone: uvicorn would raise them again once it is done."""
-        yield
+async def _leave(port: Port, stop: _Stop, grace_seconds: float) -> None:
+    """Let what is under way end, then cancel it, then close every connection."""
+    port.stopping = True
+    for connection in tuple(port.connections):
+        connection.stop()
+    if port.connections:
+        ends = [asyncio.ensure_future(event.wait()) for event in (port.empty, stop.at_once)]
+        await asyncio.wait(ends, timeout=grace_seconds, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+    for task in port.tasks:
+        task.cancel()
+    if port.tasks:
+        await asyncio.wait(tuple(port.tasks), timeout=CANCEL_SECONDS)
+    for connection in tuple(port.connections):
+        connection.cut()
 
 
 @contextlib.contextmanager

@@ -1,53 +1,51 @@
 """Knows how an answer is sent while it is made, and when nobody reads it any more; not what is in it."""
 
-import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping
-from typing import Any
-
-from trackside.api.body import Receive
-
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+from collections.abc import AsyncIterator
+from typing import Protocol
 
 _log = logging.getLogger("trackside.api")
 
 
-async def send_stream(
-    send: Send,
-    receive: Receive,
-    *,
-    status: int,
-    headers: Iterable[tuple[bytes, bytes]],
-    content: AsyncIterator[bytes],
-    what: str,
-    with_body: bool = True,
-) -> None:
-    """Send piece by piece, as fast as the client reads.
+class Pipe(Protocol):
+    """The way to a client."""
+
+    @property
+    def lost(self) -> bool:
+        """Say whether the client went away."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Send."""
+        ...
+
+    async def drained(self) -> None:
+        """Return once the client has read most of what was sent, or went away."""
+        ...
+
+
+async def send_pieces(pipe: Pipe, content: AsyncIterator[bytes], *, chunked: bool, what: str) -> bool:
+    """Send piece by piece, as fast as the client reads; return whether it was sent to its end.
 
     An answer that fails under way is left without its end: the client sees that it is not whole.
     """
-    await send({"type": "http.response.start", "status": status, "headers": list(headers)})
-    gone = asyncio.ensure_future(_disconnected(receive))
     try:
-        if with_body:
-            async for piece in content:
-                if gone.done():
-                    return
-                if piece:
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
+        async for piece in content:
+            if pipe.lost:
+                return False
+            if piece:
+                pipe.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+                await pipe.drained()
+        if chunked:
+            pipe.write(b"0\r\n\r\n")
     except Exception:
         _log.exception("an answer broke off: %s", what)
-    finally:
-        gone.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await gone
-        close = getattr(content, "aclose", None)
-        if close is not None:
-            await close()
+        return False
+    return True
 
 
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        continue
+async def let_go(content: AsyncIterator[bytes]) -> None:
+    """Tell who makes an answer that no more of it is wanted."""
+    close = getattr(content, "aclose", None)
+    if close is not None:
+        await close()

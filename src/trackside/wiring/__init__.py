@@ -105,7 +105,6 @@ def build(settings: Settings) -> Parts:
         allowed=access.allowed,
         ready=_readiness(settings, work.engine),
         pages={"/metrics": _metrics_page(settings, places, work.engine, access, tallies, own, clock)},
-        body_bytes_max=settings.body_bytes_max,
         tallies=tallies,
     )
     return Parts(settings, places, work, access, notifier, hangs, services, dialects, app)
@@ -217,6 +216,7 @@ async def run(parts: Parts, *, started: Callable[[str], None]) -> None:
             port=parts.settings.port,
             started=begin,
             stopping=end,
+            body_bytes_max=parts.settings.body_bytes_max,
         )
     finally:
         for task in background:

@@ -1,23 +1,15 @@
 """Answers that are sent while they are made: whole, cut off, or for nobody."""
 
 import asyncio
-from collections.abc import AsyncIterator, MutableMapping
-from typing import Any, cast
+from collections.abc import AsyncIterator
 
 import pytest
 
-from trackside.api.dispatch import Dispatcher
-from trackside.api.native.access import error, unexpected
-from trackside.api.operation import Call, Dialect, Operation, Streamed
-from trackside.domain.identity import Caller, UserRole
-from trackside.domain.job import ProjectId
-from trackside.service import Services
-
-ANA = Caller(user="ana", project_id=ProjectId("p"), role=UserRole.USER)
+from trackside.api.streaming import let_go, send_pieces
 
 
 class Pieces:
-    """An answer of several pieces, which may break or wait, and knows whether it was let go."""
+    """An answer of several pieces, which may break, and knows whether it was let go."""
 
     def __init__(self, *, breaks: bool = False, pieces: int = 3) -> None:
         self.made = 0
@@ -37,72 +29,57 @@ class Pieces:
             self.closed = True
 
 
-def call(
-    pieces: Pieces, *, method: str = "GET", gone_after: int | None = None
-) -> list[MutableMapping[str, Any]]:
-    """Ask for the answer and return what was sent; the client may go away after some messages."""
+class Client:
+    """Takes what is sent, and may go away after some of it."""
 
-    async def handle(call: Call) -> Streamed:
-        return Streamed(content=pieces.content(), media_type="application/zip", headers={"X-Name": "a"})
+    def __init__(self, *, gone_after: int | None = None) -> None:
+        self.sent: list[bytes] = []
+        self._gone_after = gone_after
 
-    operation = Operation(
-        name="Get", method="GET", path="/x", action="toy:get", handler=handle, summary="Get."
-    )
-    dialect = Dialect(
-        name="toy",
-        title="A toy",
-        operations=[operation],
-        authenticate=lambda signed: ANA,
-        error=error,
-        unexpected=unexpected,
-    )
-    sent: list[MutableMapping[str, Any]] = []
-    gone = asyncio.Event()
+    @property
+    def lost(self) -> bool:
+        return self._gone_after is not None and len(self.sent) > self._gone_after
 
-    async def receive() -> MutableMapping[str, Any]:
-        await gone.wait()
-        return {"type": "http.disconnect"}
+    def write(self, data: bytes) -> None:
+        self.sent.append(data)
 
-    async def send(message: MutableMapping[str, Any]) -> None:
-        sent.append(message)
-        if gone_after is not None and len(sent) > gone_after:
-            gone.set()
-
-    app = Dispatcher([dialect], services=cast("Services", None), allowed=lambda *_: True)
-    scope = {"method": method, "raw_path": b"/x", "query_string": b"", "headers": []}
-    asyncio.run(app(scope, receive, send))
-    return sent
+    async def drained(self) -> None:
+        await asyncio.sleep(0)
 
 
-def body(sent: list[MutableMapping[str, Any]]) -> bytes:
-    return b"".join(message["body"] for message in sent[1:])
+def send(client: Client, pieces: Pieces, *, chunked: bool = True) -> bool:
+    async def whole() -> bool:
+        content = pieces.content()
+        try:
+            return await send_pieces(client, content, chunked=chunked, what="Get, request 1")
+        finally:
+            await let_go(content)
+
+    return asyncio.run(whole())
 
 
 def test_an_answer_is_sent_piece_by_piece() -> None:
-    pieces = Pieces()
-    sent = call(pieces)
-    assert (sent[0]["status"], dict(sent[0]["headers"])[b"content-type"]) == (200, b"application/zip")
-    assert dict(sent[0]["headers"])[b"x-name"] == b"a"
-    assert b"content-length" not in dict(sent[0]["headers"])
-    assert [message.get("more_body", False) for message in sent[1:]] == [True, True, True, False]
-    assert body(sent) == b"piece 0 piece 1 piece 2 "
+    client, pieces = Client(), Pieces()
+    assert send(client, pieces)
+    assert client.sent == [b"8\r\npiece %d \r\n" % number for number in range(3)] + [b"0\r\n\r\n"]
     assert pieces.closed
 
 
+def test_without_chunks_the_end_is_the_end_of_the_connection() -> None:
+    client = Client()
+    assert send(client, Pieces(), chunked=False)
+    assert client.sent == [b"piece 0 ", b"piece 1 ", b"piece 2 "]
+
+
 def test_an_answer_that_breaks_has_no_end(caplog: pytest.LogCaptureFixture) -> None:
-    sent = call(Pieces(breaks=True))
-    assert all(message.get("more_body") for message in sent[1:]), "the server then cuts the connection"
-    assert "an answer broke off: Get, request" in caplog.text
+    client = Client()
+    assert not send(client, Pieces(breaks=True))
+    assert b"0\r\n\r\n" not in client.sent, "the server then cuts the connection"
+    assert "an answer broke off: Get, request 1" in caplog.text
 
 
 def test_nothing_more_is_made_for_a_client_that_left() -> None:
     pieces = Pieces(pieces=1000)
-    call(pieces, gone_after=2)
+    assert not send(Client(gone_after=2), pieces)
     assert pieces.made < 10
     assert pieces.closed
-
-
-def test_head_makes_nothing() -> None:
-    pieces = Pieces()
-    sent = call(pieces, method="HEAD")
-    assert (sent[0]["status"], body(sent), pieces.made) == (200, b"", 0)

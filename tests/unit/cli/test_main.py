@@ -18,7 +18,7 @@ HEAVY = (
     "yaml",
     "msgspec",
     "http.client",
-    "uvicorn",
+    "uvloop",
     "sqlalchemy",
     "starlette",
     "numpy",

@@ -228,6 +228,7 @@ _REPORT_ROWS = (
         path=f"{_VERSION}/pod/{{pod_name}}/metric-statistic",
         action="modelarts:trainJobVersion:get",
         handler=reports.show_pod_metrics,
+        prompt=True,
         summary="Show the per-minute metrics of one container of a version",
         response=Statistic,
         query=_METRICS,

@@ -131,6 +131,7 @@ OPERATIONS = (
         path=f"{PREFIX}/latest",
         action="trackside:job:get",
         handler=list_latest,
+        prompt=True,
         summary="Return the newest value of a metric of every task of some jobs",
         response=LatestList,
         query=(

@@ -141,6 +141,7 @@ _ON_JOBS: tuple[Operation, ...] = (
         path=_JOB,
         action="paidlc:GetJob",
         handler=jobs.get_job,
+        prompt=True,
         summary="Show everything about a job",
         response=JobAnswer,
         query=(Param(name="NeedDetail", type=bool, description="true when absent."), _TOKEN),
@@ -207,6 +208,7 @@ _REPORTS: tuple[Operation, ...] = (
         path=f"{_JOB}/metrics",
         action="paidlc:GetJobMetrics",
         handler=reports.get_job_metrics,
+        prompt=True,
         summary="Show how much every pod of a job used",
         response=JobMetrics,
         query=(

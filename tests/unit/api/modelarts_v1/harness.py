@@ -1,13 +1,12 @@
 """The dialect over real services and real stores, called as a server calls it, without a socket."""
 
 import asyncio
-import json
-from collections.abc import Coroutine, MutableMapping
+from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote, urlencode
 
+from tests.unit.api.asking import ask
 from trackside.api.dispatch import Dispatcher
 from trackside.api.modelarts_v1 import errors, routes
 from trackside.api.operation import Dialect
@@ -93,23 +92,7 @@ class Api:
         return self.run(self.acall(method, path, body, **query))
 
     async def acall(self, method: str, path: str, body: Any = None, **query: Any) -> tuple[int, Any]:
-        content = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-        sent: list[MutableMapping[str, Any]] = []
-
-        async def receive() -> MutableMapping[str, Any]:
-            return {"type": "http.request", "body": content, "more_body": False}
-
-        async def send(message: MutableMapping[str, Any]) -> None:
-            sent.append(message)
-
-        scope = {
-            "method": method,
-            "raw_path": f"/v1/{PROJECT}/{quote(path)}".encode(),
-            "query_string": urlencode(query).encode(),
-            "headers": [(b"content-length", str(len(content)).encode())],
-        }
-        await self._app(scope, receive, send)
-        return sent[0]["status"], json.loads(sent[1]["body"])
+        return await ask(self._app, method, f"/v1/{PROJECT}/{path}", body, **query)
 
     def get(self, path: str, **query: Any) -> Any:
         """Return what a successful GET answers."""

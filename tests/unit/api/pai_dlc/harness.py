@@ -1,12 +1,11 @@
 """The dialect over real services and real stores, called as a server calls it, without a socket."""
 
 import asyncio
-import json
-from collections.abc import Callable, Coroutine, MutableMapping
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote, urlencode
 
+from tests.unit.api.asking import ask
 from trackside.api.dispatch import Dispatcher
 from trackside.api.operation import Dialect
 from trackside.api.pai_dlc import errors, routes
@@ -94,29 +93,7 @@ class Api:
         return self.run(self.acall(method, path, content, **query))
 
     async def acall(self, method: str, path: str, content: Any = None, **query: Any) -> tuple[int, Any]:
-        raw = (
-            b""
-            if content is None
-            else content
-            if isinstance(content, bytes)
-            else json.dumps(content).encode()
-        )
-        sent: list[MutableMapping[str, Any]] = []
-
-        async def receive() -> MutableMapping[str, Any]:
-            return {"type": "http.request", "body": raw, "more_body": False}
-
-        async def send(message: MutableMapping[str, Any]) -> None:
-            sent.append(message)
-
-        scope = {
-            "method": method,
-            "raw_path": f"/api/v1/{quote(path)}".encode(),
-            "query_string": urlencode(query).encode(),
-            "headers": [(b"content-length", str(len(raw)).encode())],
-        }
-        await self._app(scope, receive, send)
-        return sent[0]["status"], json.loads(sent[1]["body"])
+        return await ask(self._app, method, f"/api/v1/{path}", content, **query)
 
     def ok(self, method: str, path: str, content: Any = None, **query: Any) -> Any:
         status, answer = self.call(method, path, content, **query)
