@@ -1,10 +1,5 @@
 """What every metric store keeps its word on; one suite for all of them."""
 
-import os
-import random
-import signal
-import subprocess
-import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -337,39 +332,3 @@ def test_readers_and_a_writer_do_not_wait_for_each_other_to_finish(store: Metric
         reader.join()
     assert failures == []
     assert len(next(iter(all_means(store).values()))) == 60
-
-
-WRITER = """
-import sys
-from pathlib import Path
-from tests.contract.test_metricstore import STORES, T0, sample
-kind, folder, first = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-with STORES[kind](folder) as store:
-    for batch in range(first, first + 100_000):
-        store.append([sample(T0 + batch * 1000 + n, batch + n) for n in range(5)])
-        print(batch, flush=True)
-"""
-
-
-@pytest.mark.parametrize("kind", ["embedded", "in_rows"])  # the latter compacts, too
-def test_what_was_acknowledged_survives_a_kill(kind: str, tmp_path: Path) -> None:
-    first, chance = 0, random.Random(7)
-    for _ in range(100 if os.environ.get("TRACKSIDE_SOAK") else 20):
-        writer = subprocess.Popen(
-            [sys.executable, "-c", WRITER, kind, str(tmp_path), str(first)],
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=Path(__file__).parents[2],
-        )
-        assert writer.stdout is not None
-        acknowledged = [int(writer.stdout.readline()) for _ in range(chance.randint(1, 40))]
-        writer.send_signal(signal.SIGKILL)
-        rest, _ = writer.communicate()
-        acknowledged += [int(line) for line in rest.splitlines(keepends=True) if line.endswith("\n")]
-        with STORES[kind](tmp_path) as store:
-            (found,) = all_means(store, step_ms=1_000).values()
-        stored = {(at_ms - T0) // 1000 for at_ms in found}
-        assert set(range(acknowledged[-1] + 1)) <= stored
-        # A batch is whole or not there.
-        assert all(mean == (at_ms - T0) // 1000 + 2 for at_ms, mean in found.items())
-        first = max(stored) + 1
