@@ -28,6 +28,7 @@ from huaweicloudsdkmodelarts.v1 import (
     Spec,
     SpecResource,
 )
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.agent_harness import AgentProcess, FakeServer, alive, launch, node, until
 from tests.e2e.conftest import LiveServer
@@ -195,6 +196,12 @@ def create(client: Any, command: str, *, custom_metrics: list[Any], policies: An
     return str(client.create_training_job(CreateTrainingJobRequest(body=body)).metadata.id)
 
 
+def custom_events(client: Any, job_id: str) -> list[str]:
+    """Return what the job's events say of its own metrics."""
+    events = client.list_training_job_events(ListTrainingJobEventsRequest(training_job_id=job_id)).events
+    return [event.message for event in events if "custom metrics" in event.message]
+
+
 def free_port() -> int:
     import socket
 
@@ -227,8 +234,9 @@ def test_all_three_kinds_are_read_and_served_with_their_labels(server: LiveServe
     assert set(found["custom.throughput", ()]) == {123.5}
     assert 0 < found["custom.accuracy", ()][0] < 1000
     assert 0 < found["custom.steps_per_second", ()][0] <= 101
-    events = client.list_training_job_events(ListTrainingJobEventsRequest(training_job_id=job_id)).events
-    troubles = [event.message for event in events if "custom metrics" in event.message]
+    troubles = eventually(
+        lambda: custom_events(client, job_id), "the failing command was not told of", seconds=WAIT_SECONDS
+    )
     assert troubles == ["custom metrics: the command sh failed: it exited with code 7"]
     shown = subprocess.run(
         [sys.executable, "-m", "trackside", "metrics", job_id, "-m", "custom."],
@@ -245,6 +253,28 @@ def test_all_three_kinds_are_read_and_served_with_their_labels(server: LiveServe
         timeout=60,
     )
     assert 'custom.train_loss{fold="1",split="train"}\t0.5' in shown.stdout
+    with urllib.request.urlopen(server.endpoint + "/metrics", timeout=30) as answer:
+        page = answer.read().decode()
+    families = {family.name: family for family in text_string_to_metric_families(page)}
+    (scraped,) = families["trackside_task_custom_train_loss"].samples
+    assert scraped.value == 0.5
+    assert {
+        "fold": "1",
+        "split": "train",
+        "job_id": job_id,
+        "task": "worker-0",
+    }.items() <= scraped.labels.items()
+    assert families["trackside_task_custom_steps"].type == "counter"
+    assert {"trackside_task_custom_throughput", "trackside_task_custom_accuracy"} <= families.keys()
+
+
+def test_a_job_of_a_moment_is_told_that_its_port_never_opened(server: LiveServer) -> None:
+    client = client_of(server)
+    source = CustomMetrics(http_get=HttpGet(path="/metrics", port=free_port()))
+    job_id = create(client, "sleep 4", custom_metrics=[source])
+    wait_until(client, job_id, "Completed")
+    (told,) = eventually(lambda: custom_events(client, job_id), "nothing was told", seconds=WAIT_SECONDS)
+    assert told.endswith("is not open: no process of the task listens there")
 
 
 def test_the_example_of_the_docs_works(server: LiveServer) -> None:

@@ -1,25 +1,31 @@
 """Knows when a job's own metrics are read and what is told of them; refuses to know how one is read.
 
-Methods run in the loop's thread; sources are read by workers. A source has at most one reading under way,
-and one that is slow is moved to workers of its own, so that it delays neither the others nor the sensors.
-Each kind of trouble of a source is told once in a task's life.
+Methods run in the loop's thread. Each reading has a thread of its own, and a source at most one reading
+under way: one that hangs delays neither the others nor the sensors. Each kind of trouble of a source is told
+once in a task's life; that there is nothing yet is no trouble while the task is young.
 """
 
 import logging
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from time import monotonic
 
-from trackside.agent.custom_sources import LogReader, Reader, SourceFailed, TaskIsOver, make_reader
+from trackside.agent.custom_sources import (
+    FAILED,
+    NOT_OPEN,
+    LogReader,
+    Reader,
+    SourceFailed,
+    TaskIsOver,
+    make_reader,
+)
 from trackside.agent.insider import Insider
 from trackside.agent.layout import Layout
 from trackside.agent.loop import Loop
 from trackside.agent.matching import Matcher
 from trackside.agent.state import TaskFiles
 from trackside.agent.task import now_ms
-from trackside.collect.custom import Read, TaskSeries
+from trackside.collect.custom import Problem, Read, TaskSeries
 from trackside.collect.probe import TaskProbe
 from trackside.domain.event import Level
 from trackside.domain.exchange import Measured, Noted, Report, TaskKey
@@ -28,9 +34,10 @@ from trackside.domain.readings import readings_of
 PERIOD_SECONDS = 15.0
 FIRST_SECONDS = 2.0  # after the task's start: short jobs have metrics too
 SOURCES_PER_TASK_MAX = 32
-WORKERS_MAX = 16
-SLOW_WORKERS_MAX = 16
-SLOW_SECONDS = 1.0
+# A program takes its time until it opens its port or writes its file: so many readings may fail before that
+# is told, unless the task ends first.
+PATIENCE_READINGS = 2
+NOT_YET = frozenset({NOT_OPEN, FAILED})
 
 _log = logging.getLogger(__name__)
 
@@ -42,10 +49,11 @@ class _Source:
     key: TaskKey
     reader: Reader
     busy: bool = False
-    slow: bool = False
     over: bool = False  # the task has ended, or cannot be read any more
     last_ms: int | None = None  # when the task ended: there is a last reading to be made
     told: set[str] = field(default_factory=set)
+    patience: int = PATIENCE_READINGS
+    untold: Problem | None = None
 
 
 class CustomMetrics:
@@ -69,8 +77,6 @@ class CustomMetrics:
         self._matcher = Matcher(owner)
         self._insider = Insider()
         self._sources: dict[TaskKey, list[_Source]] = {}
-        self._quick = ThreadPoolExecutor(WORKERS_MAX, thread_name_prefix="custom")
-        self._slow = ThreadPoolExecutor(SLOW_WORKERS_MAX, thread_name_prefix="custom-slow")
         self._closed = threading.Event()
 
     def add(self, probe: TaskProbe) -> None:
@@ -95,6 +101,8 @@ class CustomMetrics:
         for source in self._sources.pop(key, ()):
             source.over = True
             source.reader.cancel()
+            if source.untold is not None:
+                self._say(source, [source.untold])
             if isinstance(source.reader, LogReader):
                 source.last_ms = at_ms
                 if not source.busy:
@@ -107,8 +115,6 @@ class CustomMetrics:
             for source in sources:
                 source.over = True
                 source.reader.cancel()
-        self._quick.shutdown(wait=False, cancel_futures=True)
-        self._slow.shutdown(wait=False, cancel_futures=True)
         self._matcher.close()
         self._insider.close()
 
@@ -121,11 +127,11 @@ class CustomMetrics:
 
     def _submit(self, source: _Source) -> None:
         source.busy = True
-        workers = self._slow if source.slow else self._quick
-        workers.submit(self._read_in_worker, source, source.last_ms)
+        threading.Thread(
+            target=self._read_in_thread, args=(source, source.last_ms), name="custom", daemon=True
+        ).start()
 
-    def _read_in_worker(self, source: _Source, last_ms: int | None) -> None:
-        began = monotonic()
+    def _read_in_thread(self, source: _Source, last_ms: int | None) -> None:
         outcome: Read | None = None
         try:
             outcome = source.reader.read(last_ms)
@@ -136,27 +142,32 @@ class CustomMetrics:
         except Exception:
             if not self._closed.is_set():
                 _log.exception("a source of custom metrics failed; the others go on")
-        seconds = monotonic() - began
         if not self._closed.is_set():
-            self._loop.call(lambda: self._read(source, last_ms, outcome, seconds))
+            self._loop.call(lambda: self._read(source, last_ms, outcome))
 
-    def _read(self, source: _Source, last_ms: int | None, outcome: Read | None, seconds: float) -> None:
+    def _read(self, source: _Source, last_ms: int | None, outcome: Read | None) -> None:
         source.busy = False
-        source.slow = seconds >= SLOW_SECONDS
         if outcome is not None and (not source.over or source.last_ms is not None):
             self._tell(source, outcome)
         if source.last_ms is not None and last_ms is None:  # the task ended while it was read
             self._submit(source)
 
     def _tell(self, source: _Source, outcome: Read) -> None:
-        reports = []
         if outcome.samples:
-            reports.append(Report(seq=0, measured=Measured(readings=readings_of(outcome.samples))))
-        for problem in outcome.problems:
+            self._report(Report(seq=0, measured=Measured(readings=readings_of(outcome.samples))))
+        source.untold = None
+        if source.patience > 0 and outcome.problems and outcome.problems[0].kind in NOT_YET:
+            source.patience -= 1
+            source.untold = outcome.problems[0]
+            return
+        source.patience = 0
+        self._say(source, outcome.problems)
+
+    def _say(self, source: _Source, problems: Sequence[Problem]) -> None:
+        """Tell the job's owner of troubles, each kind once."""
+        for problem in problems:
             if problem.kind not in source.told:
                 source.told.add(problem.kind)
                 message = f"custom metrics: {source.reader.name} {problem.text}"
                 noted = Noted(key=source.key, at_ms=now_ms(), message=message, level=Level.WARNING)
-                reports.append(Report(seq=0, noted=noted))
-        if reports:
-            self._report(*reports)
+                self._report(Report(seq=0, noted=noted))

@@ -31,6 +31,7 @@ END_SECONDS_MAX = 3.0  # beyond that, to kill what was started
 LOG_BYTES_MAX = 256 * 1024  # searched per period and task
 LINE_CHARS_MAX = 4096
 LOOPBACK = "127.0.0.1"
+FAILED, NOT_OPEN = "failed", "port"  # kinds of trouble that a program may grow out of
 LISTENING = b"0A"  # in /proc/net/tcp
 
 
@@ -111,7 +112,7 @@ class CommandReader:
         if told["verdict"] == inside.TOO_SLOW:
             raise SourceFailed("time", f"took more than {READ_SECONDS_MAX:g} s and was killed")
         if told["verdict"] != inside.DONE:
-            raise SourceFailed("failed", f"failed: {told['message']}")
+            raise SourceFailed(FAILED, f"failed: {told['message']}")
         return _understood(self._series, text)
 
     def cancel(self) -> None:
@@ -180,7 +181,7 @@ class PortReader:
         del at_ms
         pid, _ = _main_process(self._files)
         if not listens(pid, self._shim_pid, self._port):
-            raise SourceFailed("port", "is not open: no process of the task listens there")
+            raise SourceFailed(NOT_OPEN, "is not open: no process of the task listens there")
         try:
             text = fetch(
                 LOOPBACK,

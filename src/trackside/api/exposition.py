@@ -19,7 +19,7 @@ from trackside.domain.errors import Unavailable
 from trackside.domain.exposition import metric_name, wrap_label
 from trackside.domain.identity import Caller
 from trackside.domain.job import Job, JobId, ProjectId, TaskState
-from trackside.domain.metric import CUSTOM_PREFIX, Metric
+from trackside.domain.metric import Metric
 from trackside.domain.phase import FINAL, Phase
 from trackside.ports import Clock, JobQuery, JobStore, MetricStore, Node, SeriesKey
 
@@ -51,18 +51,37 @@ OWN = (
     Family("trackside_metric_queue_bytes", "gauge", "What waits to be shipped to the remote metric store."),
 )
 SERVER_FAMILIES = (BUILD, REQUESTS, JOBS, NODES, JOB_INFO, STORE_UP, *OWN)
+# By the metric: what a card's number means, and what stands for all cards of the task.
 TASK_HELP: Mapping[str, str] = {
-    Metric.CPU_PERCENT: "CPU time, of what the task was given.",
-    Metric.MEMORY_PERCENT: "Working set, of what the task was given.",
-    Metric.DISK_READ_BYTES_PER_SECOND: "Bytes read from disks.",
-    Metric.DISK_WRITE_BYTES_PER_SECOND: "Bytes written to disks.",
-    Metric.NETWORK_RECEIVE_BYTES_PER_SECOND: "Bytes received.",
-    Metric.NETWORK_SEND_BYTES_PER_SECOND: "Bytes sent.",
+    Metric.CPU_PERCENT: "Processor time, of the cores the task was given.",
+    Metric.MEMORY_PERCENT: "Working set, of the memory the task was given.",
+    Metric.MEMORY_PEAK_BYTES: "The most memory the task ever held; with cgroups page cache included.",
+    Metric.SHM_USED_BYTES: "Shared memory of the task, files in /dev/shm included.",
+    Metric.DISK_READ_BYTES_PER_SECOND: "What the task reads from disks.",
+    Metric.DISK_WRITE_BYTES_PER_SECOND: "What the task writes to disks.",
+    Metric.IO_BYTES: "What read and write calls have moved since the task began.",
+    Metric.LOG_BYTES: "How much the task has printed since it began.",
+    Metric.NETWORK_RECEIVE_BYTES_PER_SECOND: "What the task receives.",
+    Metric.NETWORK_SEND_BYTES_PER_SECOND: "What the task sends.",
     Metric.GPU_PERCENT: "How busy the GPUs are: each card, and without one the mean.",
-    Metric.GPU_MEMORY_PERCENT: "GPU memory in use.",
+    Metric.GPU_MEMORY_PERCENT: "GPU memory in use: each card, and without one the mean.",
+    Metric.GPU_MEMORY_USED_BYTES: "GPU memory in use: each card, and without one the sum.",
+    Metric.GPU_POWER_WATTS: "What the GPUs draw: each card, and without one the sum.",
+    Metric.GPU_TEMPERATURE_CELSIUS: "How hot the GPUs are: each card, and without one the hottest.",
+    Metric.GPU_ECC_ERRORS: "Memory errors of the GPU that were not corrected, since its driver was loaded.",
+    Metric.GPU_XID: "The XID error that the driver has just told of.",
+    Metric.GPU_PROCESSES: "Processes of the task that hold memory of the GPU.",
+    Metric.GPU_FOREIGN_PROCESSES: "Processes of others that hold memory of the GPU.",
     Metric.NPU_PERCENT: "How busy the NPUs are: each card, and without one the mean.",
-    Metric.NPU_MEMORY_PERCENT: "NPU memory in use.",
+    Metric.NPU_MEMORY_PERCENT: "NPU memory in use: each card, and without one the mean.",
+    Metric.NPU_MEMORY_USED_BYTES: "NPU memory in use: each card, and without one the sum.",
+    Metric.NPU_POWER_WATTS: "What the NPUs draw: each card, and without one the sum.",
+    Metric.NPU_TEMPERATURE_CELSIUS: "How hot the NPUs are: each card, and without one the hottest.",
+    Metric.NPU_ERROR_CODE: "The error code of the NPU; 0 is none.",
+    Metric.NPU_HEALTHY: "Whether the driver calls the NPU healthy.",
 }
+CUSTOM_HELP = "Told by the job itself."
+TOTAL = "_total"
 
 Counted = Callable[[], float | None]
 
@@ -166,15 +185,14 @@ class MetricsPage:
         except Unavailable as error:
             log.warning("the metrics page goes without tasks: %s", error)
             return False, []
-        families: dict[str, tuple[Family, list[Row]]] = {}
+        rows: dict[str, list[Row]] = {}
+        helps: dict[str, str] = {}
         for job_id, series in newest.items():
             for key, value in _of_running_tasks(running[JobId(job_id)], series):
                 name = metric_name(key.metric)
-                help_text = TASK_HELP.get(key.metric) or _help(key.metric)
-                families.setdefault(name, (Family(name, "gauge", help_text), []))[1].append(
-                    Row(_labels(running[JobId(job_id)], key), value)
-                )
-        return True, [families[name] for name in sorted(families)]
+                helps[name] = TASK_HELP.get(key.metric, CUSTOM_HELP)
+                rows.setdefault(name, []).append(Row(_labels(running[JobId(job_id)], key), value))
+        return True, [(_family(name, helps[name], rows), rows[name]) for name in sorted(rows)]
 
 
 def chosen_format(accept: str) -> str:
@@ -222,10 +240,16 @@ def _of_running_tasks(
     return [(key, v) for key, (at_ms, v) in series.items() if key.task in names and at_ms >= names[key.task]]
 
 
-def _help(metric: str) -> str:
-    if metric.startswith(CUSTOM_PREFIX):
-        return "Told by the job itself."
-    return metric.replace("_", " ").capitalize() + "."
+def _family(name: str, help_text: str, every: Mapping[str, Sequence[Row]]) -> Family:
+    """Return what a name is: a count by its ending, if it can be one and its family is nobody else's."""
+    stem = name.removesuffix(TOTAL)
+    if (
+        stem != name
+        and {stem, f"{stem}_created"}.isdisjoint(every)
+        and all(row.value >= 0 for row in every[name])
+    ):
+        return Family(stem, "counter", help_text)
+    return Family(name, "gauge", help_text)
 
 
 def _labels(job: Job, key: SeriesKey) -> tuple[tuple[str, str], ...]:

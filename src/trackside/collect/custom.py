@@ -2,7 +2,8 @@
 
 Gauges, and what says no type, are kept as they are. A counter gives two series: its count, and its rate per
 second since the reading before (a count that fell was begun anew). Of histograms and summaries the sum and
-the count are counters; buckets and quantiles are left out. Times in the text are not used.
+the count are counters; buckets and quantiles are left out, and so is when such a thing was created. Times in
+the text are not used.
 """
 
 import math
@@ -24,6 +25,7 @@ VALUE_MAX = 1e300
 PER_SECOND = "_per_second"
 TOTAL = "_total"
 COUNTED = ("_sum", "_count")  # of histograms and summaries
+CREATED = "_created"  # beside a count: a time that client libraries add to each, as a gauge
 GROUPED = frozenset({"histogram", "gaugehistogram", "summary"})
 
 Labels = tuple[tuple[str, str], ...]
@@ -64,7 +66,7 @@ class TaskSeries:
         samples: dict[tuple[str, Labels], Sample] = {}
         problems: dict[str, Problem] = {}
         with self._lock:
-            for line in found:
+            for line in _without_births(list(found)):
                 if not _is_level(line) or not math.isfinite(line.value) or abs(line.value) > VALUE_MAX:
                     continue
                 labels = tuple(sorted(line.labels.items()))
@@ -99,6 +101,14 @@ class TaskSeries:
     def _sample(self, name: str, value: float, at_ms: int, labels: Labels) -> Sample:
         key = self._key
         return Sample(key.job_id, key.task, CUSTOM_PREFIX + name, at_ms, value, labels=labels)
+
+
+def _without_births(found: list[Line]) -> list[Line]:
+    """Return lines without those that say when a counter, histogram or summary was created."""
+    names = {line.name for line in found}
+    stems = {name.removesuffix(end) for end in (TOTAL, *COUNTED) for name in names if name.endswith(end)}
+    births = {stem + CREATED for stem in stems}
+    return [line for line in found if line.name not in births]
 
 
 def _is_level(line: Line) -> bool:

@@ -350,11 +350,11 @@ def test_the_last_match_of_the_last_line_counts() -> None:
 class Node:
     """Custom metrics on a loop that runs in a thread."""
 
-    def __init__(self, task: Fixture) -> None:
+    def __init__(self, task: Fixture, period_seconds: float = 0.05) -> None:
         self.loop = Loop()
         self.reports: list[Report] = []
         self.custom = CustomMetrics(
-            self.loop, task.layout, self._report, period_seconds=0.05, first_seconds=0.01
+            self.loop, task.layout, self._report, period_seconds=period_seconds, first_seconds=0.01
         )
         self.thread = threading.Thread(target=self.loop.run)
         self.thread.start()

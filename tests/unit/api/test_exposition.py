@@ -160,6 +160,26 @@ def test_a_running_task_has_its_latest_values() -> None:
     assert found[f"trackside_job_info job_id={job.id} job_name=llama kind=job"] == 1
 
 
+@pytest.mark.parametrize("media_type", [TEXT, OPENMETRICS])
+def test_what_ends_as_a_count_is_a_counter_where_it_can_be_one(media_type: str) -> None:
+    job = running(1, task("worker-0"))
+    told = {"steps_total": 5.0, "debt_total": -1.0, "seen_total": 2.0, "seen": 1.0, "loss": 0.5}
+    series = {
+        SeriesKey("worker-0", f"custom.{name}"): (NOW_MS - 1_000, value) for name, value in told.items()
+    }
+    page = page_of([job], {job.id: series})
+    text = asyncio.run(page({"accept": media_type})).content.decode()
+    read = read_openmetrics if media_type == OPENMETRICS else read_text
+    kinds = {
+        one.name.removeprefix("trackside_task_custom_"): family.type
+        for family in read(text)
+        for one in family.samples
+        if one.name.startswith("trackside_task_custom_")
+    }
+    gauges = dict.fromkeys(("debt_total", "seen_total", "seen", "loss"), "gauge")
+    assert kinds == {"steps_total": "counter", **gauges}
+
+
 def test_what_does_not_run_or_is_old_is_not_on_the_page() -> None:
     job = running(1, task("worker-0"), task("worker-1", TaskState.ENDED), task("worker-2"))
     cpu = {
@@ -264,5 +284,5 @@ def test_every_name_of_the_page_is_documented_and_nothing_else() -> None:
     assert documented == {family.sample_name for family in SERVER_FAMILIES}
 
 
-def test_help_is_of_metrics_that_exist() -> None:
-    assert set(TASK_HELP) <= set(Metric)
+def test_every_metric_has_its_help_and_nothing_else() -> None:
+    assert set(TASK_HELP) == set(Metric)

@@ -1,6 +1,7 @@
 """What a job says of itself, as samples: levels, rates, labels, and limits."""
 
 import pytest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary, generate_latest
 
 from trackside.collect.custom import LABELS_MAX, NAME_CHARS_MAX, SERIES_PER_TASK_MAX, Read, TaskSeries
 from trackside.collect.exposition import NotText
@@ -63,6 +64,26 @@ size_count 3
         ("custom.size_sum_per_second", ()): 0.0,
         ("custom.size_count", ()): 3.0,
         ("custom.size_count_per_second", ()): 0.0,
+    }
+
+
+def test_what_the_usual_library_exposes_is_understood(series: TaskSeries) -> None:
+    registry = CollectorRegistry()
+    Counter("steps", "Steps so far", ["phase"], registry=registry).labels("warmup").inc(32)
+    Gauge("loss", "Loss", registry=registry).set(0.25)
+    Gauge("account_created", "When", registry=registry).set(7)
+    Histogram("step_seconds", "Time of a step", registry=registry).observe(2)
+    Summary("batch", "Size of a batch", registry=registry).observe(64)
+    text = generate_latest(registry)
+    assert b"steps_created" in text
+    assert values(series.read_text(text, at_ms=1, boot_ms=0)) == {
+        ("custom.steps_total", (("phase", "warmup"),)): 32.0,
+        ("custom.loss", ()): 0.25,
+        ("custom.account_created", ()): 7.0,
+        ("custom.step_seconds_count", ()): 1.0,
+        ("custom.step_seconds_sum", ()): 2.0,
+        ("custom.batch_count", ()): 1.0,
+        ("custom.batch_sum", ()): 64.0,
     }
 
 

@@ -1,0 +1,171 @@
+"""Every limit on a job's own metrics has its event, and a source beyond one delays none of the others."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.unit.agent.test_custom import EVIL_LINE, Fixture, Node, until
+
+from trackside.agent import tree
+from trackside.agent.custom import PATIENCE_READINGS, SOURCES_PER_TASK_MAX
+from trackside.agent.custom_sources import LOG_BYTES_MAX, TEXT_BYTES_MAX
+from trackside.collect.custom import SERIES_PER_TASK_MAX
+from trackside.domain.event import Level
+from trackside.domain.exchange import TaskKey
+from trackside.domain.job import JobId, MetricSource, TaskName
+
+KEY = TaskKey(JobId("job"), 1, TaskName("worker-0"))
+
+# A task whose pages are too large, too slow, or nonsense. It says its port, and opens another when told to.
+PAGES = """
+import http.server, sys, threading, time
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        if self.path == "/slow":
+            time.sleep(3600)
+        self.send_response(500 if self.path == "/broken" else 200)
+        self.end_headers()
+        size = int(self.path[1:]) if self.path[1:].isdigit() else 0
+        self.wfile.write(b"<html>" if self.path == "/html" else b"loss 1" + b" " * (size - 7) + bytes([10]))
+    def log_message(self, *_):
+        pass
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    def handle_error(self, *_):
+        pass
+server = Server(("127.0.0.1", 0), Page)
+print(server.server_port, flush=True)
+server.serve_forever()
+"""
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Iterator[Fixture]:
+    made = Fixture(tmp_path)
+    made.begin("sleep", "600")
+    yield made
+    made.end()
+    made.insider.close()
+
+
+@pytest.fixture
+def node(task: Fixture, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    monkeypatch.setattr("trackside.agent.custom_sources.READ_SECONDS_MAX", 1.0)
+    made = Node(task)
+    yield made
+    made.close()
+
+
+def begin_pages(task: Fixture) -> int:
+    """Have the task serve pages; return its port."""
+    task.end()
+    main = task.begin(sys.executable, "-c", PAGES)
+    assert main.stdout is not None
+    return int(main.stdout.readline())
+
+
+def add(node: Node, task: Fixture, *sources: MetricSource, **patterns: str) -> None:
+    node.loop.call(lambda: node.custom.add(task.probe(*sources, patterns=tuple(patterns.items()))))
+
+
+def series(count: int) -> str:
+    return f'i=0; while [ $i -lt {count} ]; do echo "loss{{i=\\"$i\\"}} 1"; i=$((i+1)); done'
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("yes 'loss 1'", "the command sh printed more than 100 KB"),
+        ("sleep 620", "the command sh took more than 1 s and was killed"),
+        (series(SERIES_PER_TASK_MAX + 1), "has a series beyond the 256 that a task may have"),
+        ("printf 'n%.0s' $(seq 101); echo ' 1'", "has a name of more than 100 printable characters"),
+        ('echo \'a{a="",b="",c="",d="",e="",f="",g="",h="",i="",j="",k=""} 1\'', "has more than 10 labels"),
+        ("echo loss is low", "gave no Prometheus text"),
+        ("exit 3", "failed: it exited with code 3"),
+    ],
+    ids=["size", "time", "series", "name", "labels", "text", "failed"],
+)
+def test_a_command_beyond_a_limit_is_told_of_in_an_event(
+    node: Node, task: Fixture, command: str, said: str
+) -> None:
+    add(node, task, MetricSource(command=("sh", "-c", command)), MetricSource(command=("echo", "fine 1")))
+    (note,) = until(node.notes)
+    assert note.startswith("custom metrics: the command sh ")
+    assert said in note
+    assert {report.noted.level for report in node.reports if report.noted} == {Level.WARNING}
+    until(lambda: len(node.samples("custom.fine")) >= 2)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (str(TEXT_BYTES_MAX + 1), "gave nothing: the answer is larger than 102,400 bytes"),
+        ("slow", "gave nothing: no answer within 1 s"),
+        ("broken", "gave nothing: it answered with status 500"),
+        ("html", "gave no Prometheus text"),
+    ],
+    ids=["size", "time", "status", "text"],
+)
+def test_a_page_beyond_a_limit_is_told_of_in_an_event(
+    node: Node, task: Fixture, path: str, said: str
+) -> None:
+    port = begin_pages(task)
+    add(node, task, MetricSource(path=f"/{path}", port=port), MetricSource(path="/100", port=port))
+    (note,) = until(node.notes)
+    assert note.startswith(f"custom metrics: port {port} {said}")
+    until(lambda: len(node.samples("custom.loss")) >= 2)
+
+
+def test_a_page_of_the_largest_size_is_read(node: Node, task: Fixture) -> None:
+    add(node, task, MetricSource(path=f"/{TEXT_BYTES_MAX}", port=begin_pages(task)))
+    until(lambda: node.samples("custom.loss"))
+    assert node.notes() == []
+
+
+def test_a_log_beyond_its_limits_is_told_of_in_events(node: Node, task: Fixture) -> None:
+    task.log.write_text("loss: 1\n")
+    add(node, task, loss=r"loss: (\d+)", evil=r"(a+)+$", word=r"word: (\w+)")
+    until(lambda: node.samples("custom.loss"))
+    with task.log.open("a") as log:
+        log.write("x" * (LOG_BYTES_MAX + 1) + f"\nword: low\n{EVIL_LINE}\n")
+    notes = until(lambda: notes if len(notes := node.notes()) == 3 else None)
+    assert any("the log grew by more than 256 KB at once" in note for note in notes)
+    assert any("is searched for evil no longer: its expression needs more than 1 s" in note for note in notes)
+    assert any("has no number where word is looked for" in note for note in notes)
+
+
+def test_as_many_hanging_sources_as_there_may_be_delay_no_other(node: Node, task: Fixture) -> None:
+    port = begin_pages(task)
+    hanging = [MetricSource(command=("sleep", str(630 + i))) for i in range(SOURCES_PER_TASK_MAX - 8)]
+    hanging += [MetricSource(path="/slow", port=port)] * 7
+    add(node, task, *hanging, MetricSource(command=("echo", "fine 1")))
+    until(lambda: len(node.samples("custom.fine")) >= 2)
+    assert node.notes() == [], "it was read twice before the first of the others came to its end"
+    node.loop.call(lambda: node.custom.remove(KEY, 5))
+    until(lambda: not tree.marked(str(KEY)))
+
+
+def test_what_is_not_there_yet_is_no_trouble(node: Node, task: Fixture) -> None:
+    """A program takes a while to open its port and to write its first numbers."""
+    tries = "echo >> tries; tries=$(wc -l < tries); "
+    script = tries + f"[ $tries -gt {PATIENCE_READINGS} ] && [ ! -e gone ] && echo loss 1 || exit 4"
+    add(node, task, MetricSource(command=("sh", "-c", script)))
+    until(lambda: node.samples("custom.loss"))
+    assert node.notes() == []
+    (task.work / "gone").touch()
+    (note,) = until(node.notes)  # it was there before: this is told at once
+    assert "it exited with code 4" in note
+
+
+def test_what_never_came_is_told_at_the_end_of_a_short_task(task: Fixture) -> None:
+    node = Node(task, period_seconds=3600)
+    try:
+        add(node, task, MetricSource(path="/metrics", port=9))
+        until(lambda: KEY in node.custom._sources and node.custom._sources[KEY][0].untold)
+        assert node.notes() == []
+        node.loop.call(lambda: node.custom.remove(KEY, 5))
+        (note,) = until(node.notes)
+        assert note == "custom metrics: port 9 is not open: no process of the task listens there"
+    finally:
+        node.close()
