@@ -1,30 +1,20 @@
 """The dialect over real services and real stores, called as a server calls it, without a socket."""
 
-import asyncio
-from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from tests.unit.api.asking import ask
-from trackside.api.dispatch import Dispatcher
+from tests.unit.api.dialect_api import CALLER, PROJECT, DialectApi
 from trackside.api.modelarts_v1 import errors, routes
 from trackside.api.operation import Dialect
-from trackside.config import EngineSetting, FlavorSetting, Settings
-from trackside.domain.identity import Caller, UserRole
-from trackside.domain.job import Job, JobId, JobSpec, NodeId, ProjectId, Record, Task, TaskState, task_name
+from trackside.config import EngineSetting, FlavorSetting
+from trackside.domain.job import Job, JobId, NodeId, Record, Task, TaskState, task_name
 from trackside.domain.metric import Sample
 from trackside.domain.phase import FINAL, Phase
 from trackside.domain.resources import GIB, Capacity
 from trackside.domain.roles import permits
 from trackside.ports import Node, Update
-from trackside.wiring import Parts, build
 
-T = TypeVar("T")
-
-PROJECT = ProjectId("p1")
-ELSEWHERE = ProjectId("p2")
-CALLER = Caller(user="ada", project_id=PROJECT, role=UserRole.USER)
 NODE = Node(
     id=NodeId("n1"),
     ip="192.168.1.1",
@@ -44,27 +34,13 @@ ENGINES = (
 COMMAND = {"user_command": "true", "spec_id": 1}
 
 
-class Api:
+class Api(DialectApi):
     """The dialect, ready to be called."""
 
     def __init__(
         self, data_dir: Path, *, engines: tuple[EngineSetting, ...] = ENGINES, images: str = "lenient"
     ) -> None:
-        settings = Settings(
-            data_dir=str(data_dir),
-            run_agent=False,
-            flavors=FLAVORS,
-            engines=engines,
-            images=images,
-            metrics_raw_days=36_500,  # the documented examples are years old
-            metrics_rollup_days=36_500,
-        )
-        self._runner = asyncio.Runner()
-        self.parts: Parts = build(settings)
-        self.run(self.parts.places.stores.start())
-        for project in (PROJECT, ELSEWHERE):
-            self.run(self.parts.places.stores.identities.put_project(project, project))
-        self.caller = CALLER
+        super().__init__(data_dir, below=f"/v1/{PROJECT}", flavors=FLAVORS, engines=engines, images=images)
         dialect = Dialect(
             name="modelarts_v1",
             title="ModelArts v1",
@@ -73,35 +49,7 @@ class Api:
             error=errors.error,
             unexpected=errors.unexpected,
         )
-        self._app = Dispatcher(
-            [dialect],
-            services=self.parts.services,
-            allowed=lambda caller, operation, path: permits(caller.role, operation.action),
-        )
-
-    def close(self) -> None:
-        self.parts.places.stores.close()
-        self.parts.places.metrics.close()
-        self._runner.close()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(work)
-
-    def call(self, method: str, path: str, body: Any = None, **query: Any) -> tuple[int, Any]:
-        """Send a request below the project's path and return status and decoded body."""
-        return self.run(self.acall(method, path, body, **query))
-
-    async def acall(self, method: str, path: str, body: Any = None, **query: Any) -> tuple[int, Any]:
-        return await ask(self._app, method, f"/v1/{PROJECT}/{path}", body, **query)
-
-    def get(self, path: str, **query: Any) -> Any:
-        """Return what a successful GET answers."""
-        return self.ok("GET", path, **query)
-
-    def ok(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
-        status, answer = self.call(method, path, body, **query)
-        assert status == 200, answer
-        return answer
+        self.serve(dialect, lambda caller, operation: permits(caller.role, operation.action))
 
     def refused(self, method: str, path: str, body: Any = None, **query: Any) -> tuple[int, str, str]:
         """Return status, code and message of a request that is refused; its shape is checked."""
@@ -117,10 +65,6 @@ class Api:
         body = {"job_name": name, "config": {**COMMAND, **config}}
         answer: dict[str, Any] = self.ok("POST", "training-jobs", body)
         return answer
-
-    def submit(self, spec: JobSpec) -> Job:
-        """Submit a job as another dialect would."""
-        return self.run(self.parts.services.jobs.submit(CALLER, spec))
 
     def job(self, number: int) -> Job:
         return self.parts.services.jobs.find(CALLER, number=number)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.api.modelarts_v1.harness import CALLER, COMMAND, ELSEWHERE, Api
+from tests.unit.api.dialect_api import CALLER, ELSEWHERE
+from tests.unit.api.modelarts_v1.harness import COMMAND, Api
 from trackside.api.modelarts_v1.translate_job import config_of
 from trackside.domain.identity import Caller, UserRole
 from trackside.domain.job import Access, Channel, JobSpec, Role, RuntimeChoice

@@ -1,29 +1,20 @@
 """The dialect over real services and real stores, called as a server calls it, without a socket."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from tests.unit.api.asking import ask
-from trackside.api.dispatch import Dispatcher
+from tests.unit.api.dialect_api import CALLER, DialectApi
 from trackside.api.operation import Dialect
 from trackside.api.pai_dlc import errors, routes
-from trackside.config import EngineSetting, FlavorSetting, Settings
+from trackside.config import EngineSetting, FlavorSetting
 from trackside.domain import rules
 from trackside.domain.exchange import EndCause, Ended, Report, Started, TaskKey
-from trackside.domain.identity import Caller, UserRole
-from trackside.domain.job import Job, JobSpec, NodeId, ProjectId, Slot
+from trackside.domain.job import Job, NodeId, Slot
 from trackside.domain.metric import Sample
 from trackside.ports import Update
 from trackside.service.pool_record import PoolChange
-from trackside.wiring import Parts, build
 
-T = TypeVar("T")
-
-PROJECT = ProjectId("p1")
-ELSEWHERE = ProjectId("p2")
-CALLER = Caller(user="ada", project_id=PROJECT, role=UserRole.USER)
 NODE = NodeId("n1")
 FLAVORS = (
     FlavorSetting(id="cpu.1c2g", cpu_cores=1, memory_gib=2, nodes_max=8),
@@ -44,30 +35,16 @@ def body(**fields: Any) -> dict[str, Any]:
     }
 
 
-class Api:
+class Api(DialectApi):
     """The dialect, ready to be called."""
 
     def __init__(
         self, data_dir: Path, *, engines: tuple[EngineSetting, ...] = (), images: str = "lenient"
     ) -> None:
-        settings = Settings(
-            data_dir=str(data_dir),
-            run_agent=False,
-            flavors=FLAVORS,
-            engines=engines,
-            images=images,
-            metrics_raw_days=36_500,  # the documented examples are years old
-            metrics_rollup_days=36_500,
-        )
-        self._runner = asyncio.Runner()
-        self.parts: Parts = build(settings)
-        self.run(self.parts.places.stores.start())
-        for project in (PROJECT, ELSEWHERE):
-            self.run(self.parts.places.stores.identities.put_project(project, project))
+        super().__init__(data_dir, below="/api/v1", flavors=FLAVORS, engines=engines, images=images)
         for pool in POOLS:
             share = PoolChange(shares=(("gpu.2x", 1000, None),))
             self.run(self.parts.services.pools.create(CALLER, share, pool_id=pool))
-        self.caller = CALLER
         dialect = Dialect(
             name="pai_dlc",
             title="PAI-DLC",
@@ -76,32 +53,7 @@ class Api:
             error=errors.error,
             unexpected=errors.unexpected,
         )
-        self._app = Dispatcher(
-            [dialect], services=self.parts.services, allowed=lambda caller, operation, path: True
-        )
-
-    def close(self) -> None:
-        self.parts.places.stores.close()
-        self.parts.places.metrics.close()
-        self._runner.close()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(work)
-
-    def call(self, method: str, path: str, content: Any = None, **query: Any) -> tuple[int, Any]:
-        """Send a request below /api/v1 and return status and decoded body."""
-        return self.run(self.acall(method, path, content, **query))
-
-    async def acall(self, method: str, path: str, content: Any = None, **query: Any) -> tuple[int, Any]:
-        return await ask(self._app, method, f"/api/v1/{path}", content, **query)
-
-    def ok(self, method: str, path: str, content: Any = None, **query: Any) -> Any:
-        status, answer = self.call(method, path, content, **query)
-        assert status == 200, answer
-        return answer
-
-    def get(self, path: str, **query: Any) -> Any:
-        return self.ok("GET", path, **query)
+        self.serve(dialect, lambda caller, operation: True)
 
     def refused(self, method: str, path: str, content: Any = None, **query: Any) -> tuple[int, str, str]:
         """Return status, code and message of a request that is refused; its shape is checked."""
@@ -116,10 +68,6 @@ class Api:
         answer = self.ok("POST", "jobs", body(**fields))
         assert set(answer) == {"JobId", "RequestId"}
         return str(answer["JobId"])
-
-    def submit(self, spec: JobSpec) -> Job:
-        """Submit a job as another dialect would."""
-        return self.run(self.parts.services.jobs.submit(CALLER, spec))
 
     def job(self, job_id: str) -> Job:
         return self.parts.services.jobs.find(CALLER, short_id=job_id[3:])

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from tests.unit.api.pai_dlc.harness import CALLER, ELSEWHERE, WORKER, Api, body
+from tests.unit.api.dialect_api import CALLER, ELSEWHERE
+from tests.unit.api.pai_dlc.harness import WORKER, Api, body
 from trackside.api.pai_dlc.checks import time_text
 from trackside.domain import rules
 from trackside.domain.identity import Caller, UserRole

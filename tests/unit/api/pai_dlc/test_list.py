@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.api.pai_dlc.harness import PROJECT, WORKER, Api
+from tests.unit.api.dialect_api import PROJECT
+from tests.unit.api.pai_dlc.harness import WORKER, Api
 from trackside.api.pai_dlc.checks import DAY_MS, time_text
 from trackside.domain.identity import Caller, UserRole
 from trackside.domain.job import Job
