@@ -73,7 +73,6 @@ CODE_OF_REASON: dict[ReasonCode, str] = {
     ReasonCode.DELETED: "JobDeleted",
 }
 
-POD_STATUSES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 _POD_STATUS_OF = {
     TaskState.PLACED: "Pending",
     TaskState.STARTING: "Pending",
