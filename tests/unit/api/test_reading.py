@@ -54,8 +54,13 @@ def test_what_no_query_may_hold_is_refused(raw: bytes, said: str) -> None:
         (Param(name="x", required=True), ["", "a"]),
     ],
 )
-def test_a_right_value_is_taken(param: Param, values: list[str]) -> None:
-    check_query([param], {"x": values, "unknown": ["whatever"]})
+def test_a_right_value_is_taken_and_a_second_parameter_is_still_looked_at(
+    param: Param, values: list[str]
+) -> None:
+    query = {"x": values, "unknown": ["whatever"]}
+    check_query([param], query)
+    with pytest.raises(Invalid, match="The query parameter y is required"):
+        check_query([param, Param(name="y", required=True)], query)
 
 
 @pytest.mark.parametrize(
