@@ -162,7 +162,8 @@ def _metrics(session: Session, job_id: str) -> None:
     step_ms = step_for(end_ms - start_ms, whole=False)
     session.talk("")
     series = session.api.metrics(job_id, start_ms=start_ms, end_ms=end_ms, step_ms=step_ms)
-    show_series(session, job, sorted(series, key=lambda one: (one.task, one.metric)), step_ms)
+    ordered = sorted(series, key=lambda one: (one.task, one.metric))
+    show_series(session, job, ordered, start_ms=start_ms, end_ms=end_ms, step_ms=step_ms)
 
 
 def _output_url(name: str) -> str:

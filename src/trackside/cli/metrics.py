@@ -9,8 +9,7 @@ import typer
 from trackside.cli.errors import Usage
 from trackside.cli.export import Export, write_csv, write_parquet
 from trackside.cli.jobs import JobArgument
-from trackside.cli.session import Column, Session, verb
-from trackside.domain.metric import labels_text
+from trackside.cli.session import Session, verb
 
 if TYPE_CHECKING:
     from trackside.cli.views import JobView, SeriesView
@@ -19,6 +18,7 @@ MINUTE_MS = 60_000
 STEP_MS_MIN = 5_000
 STEPS_SHOWN = 24
 STEPS_MAX = 10_000
+NAMES_SHOWN = 12
 RAW_ALONE = ("--raw goes with --csv or --parquet, and without --step", "a mean is no sample: leave one out")
 
 
@@ -77,7 +77,10 @@ def metrics(
             f"that is more than {STEPS_MAX:,} points per series", "ask for a larger --step, or --since"
         )
     series = session.api.metrics(found.id, start_ms=start_ms, end_ms=end_ms, step_ms=step_ms)
-    show_series(session, found, wanted(series), step_ms)
+    chosen_series = wanted(series)
+    if metric and not chosen_series and (theirs := [one for one in series if one.task in tasks]):
+        raise Usage(f"{found.name} has no metric with {metric!r} in its name", f"it has {_names(theirs)}")
+    show_series(session, found, chosen_series, start_ms=start_ms, end_ms=end_ms, step_ms=step_ms)
 
 
 def span(job: "JobView", now_ms: int, since_minutes: float | None) -> tuple[int, int]:
@@ -96,7 +99,15 @@ def step_for(length_ms: int, *, whole: bool) -> int:
     return max(STEP_MS_MIN, -(-length_ms // STEPS_SHOWN))
 
 
-def show_series(session: Session, job: "JobView", series: Sequence["SeriesView"], step_ms: int) -> None:
+def show_series(
+    session: Session,
+    job: "JobView",
+    series: Sequence["SeriesView"],
+    *,
+    start_ms: int,
+    end_ms: int,
+    step_ms: int,
+) -> None:
     """Print series the way that was asked for."""
     from trackside.cli.words import iso
 
@@ -113,7 +124,13 @@ def show_series(session: Session, job: "JobView", series: Sequence["SeriesView"]
         ]
         session.emit({"id": job.id, "name": job.name, "step_seconds": step_ms / 1000, "series": shown})
     elif series or not session.terminal:
-        _table(session, series, step_ms)
+        from trackside.cli.metric_table import print_table
+
+        recent = series
+        if series and step_ms > STEP_MS_MIN:  # else the curve itself has the last minute in short steps
+            start_ms = max(start_ms, end_ms - MINUTE_MS)
+            recent = session.api.metrics(job.id, start_ms=start_ms, end_ms=end_ms, step_ms=STEP_MS_MIN)
+        print_table(session, series, recent, step_ms)
     _say_empty(session, job, len(series))
 
 
@@ -123,60 +140,17 @@ def _check_formats(given: dict[str, bool]) -> None:
         raise Usage(f"{' and '.join(asked)} are given together", "keep one of them")
 
 
+def _names(series: Sequence["SeriesView"]) -> str:
+    """Return the names that series have, and no more of them than can be read."""
+    names = sorted({one.metric for one in series})
+    more = len(names) - NAMES_SHOWN
+    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
 def _say_empty(session: Session, job: "JobView", found: int) -> None:
     if not found:
         session.talk(f"No samples of {job.name}" + ("" if job.started_at_ms else ": it has not started"))
 
 
-def _table(session: Session, series: Sequence["SeriesView"], step_ms: int) -> None:
-    from trackside.cli.words import iso, measure, sparkline
-
-    latest = {id(one): _latest_minute(one) for one in series}
-
-    session.table(
-        [
-            Column("WORKER", lambda one: one.task),
-            Column("METRIC", _title),
-            Column(
-                "LAST MINUTE",
-                lambda one: measure(one.metric, latest[id(one)]),
-                lambda one: latest[id(one)],
-                right=True,
-            ),
-            Column("HIGHEST", lambda one: measure(one.metric, _highest(one)), _highest, right=True),
-            Column("", lambda one: sparkline(_with_gaps(one, step_ms)), only="tty"),
-            Column(
-                "UNTIL", lambda one: iso(one.points[-1][0] + step_ms) or "" if one.points else "", only="pipe"
-            ),
-        ],
-        series,
-    )
-
-
-def _title(one: "SeriesView") -> str:
-    title = one.metric if one.card is None else f"{one.metric} card {one.card}"
-    return f"{title}{{{labels_text(one.labels)}}}" if one.labels else title
-
-
 def _card_order(one: "SeriesView") -> int:
     return -1 if one.card is None else one.card
-
-
-def _latest_minute(one: "SeriesView") -> float | None:
-    if not one.points:
-        return None
-    newest = one.points[-1][0]
-    values = [value for at, value in one.points if at > newest - MINUTE_MS and value is not None]
-    return sum(values) / len(values) if values else None
-
-
-def _highest(one: "SeriesView") -> float | None:
-    return max((value for _, value in one.points if value is not None), default=None)
-
-
-def _with_gaps(one: "SeriesView", step_ms: int) -> list[float | None]:
-    """Return one value per step, None where nothing was measured."""
-    if not one.points:
-        return []
-    known = dict(one.points)
-    return [known.get(at) for at in range(one.points[0][0], one.points[-1][0] + 1, step_ms)]

@@ -116,16 +116,21 @@ class Session:
         from rich.text import Text
 
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
+        # The last column gives way where the line is too short; half a number is none, so then names do.
+        folding = not columns[-1].right
         for index, column in enumerate(columns):
             last = index == len(columns) - 1
             table.add_column(
                 column.name,
                 justify="right" if column.right else "left",
-                no_wrap=not last,
-                overflow="fold" if last else "ellipsis",
+                no_wrap=column.right or (folding and not last),
+                overflow="fold" if last and folding else "ellipsis",
             )
         for item in items:
-            table.add_row(*(Text.from_ansi(column.human(item)) for column in columns))
+            cells = [Text.from_ansi(column.human(item)) for column in columns]
+            for cell in () if folding else cells:
+                cell.no_wrap = True
+            table.add_row(*cells)
         Console(no_color=not self.colored, highlight=False, markup=False).print(table)
 
 

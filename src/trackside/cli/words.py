@@ -1,6 +1,6 @@
 """Knows how things are said to people: states, times, durations, sizes. Unknown is a dash, never a zero."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -10,6 +10,8 @@ from trackside.domain.wording import duration_text, size_text
 UNKNOWN = "–"  # noqa: RUF001 - an en dash is what the copy says
 DAY_MS = 86_400_000
 DAYS_FROM = 3
+CURVE_CHARS = 24
+THOUSANDS_FROM, DIGITS_UNTIL = 1e4, 1e15  # numbers that are written out, with commas
 BLOCKS = "▁▂▃▄▅▆▇█"
 FINAL_PHASES = frozenset(str(phase) for phase in FINAL)
 ACTIVE_PHASES = frozenset(str(phase) for phase in Phase) - FINAL_PHASES
@@ -101,20 +103,48 @@ def percent(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.0f} %" if value >= 10 else f"{value:.1f} %"
 
 
+def number(value: float) -> str:
+    """Say a number without a unit: 0.00291, 99.8, 3,850,240."""
+    size = abs(value)
+    if size >= THOUSANDS_FROM and size < DIGITS_UNTIL:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
 def measure(metric: str, value: float | None) -> str:
     """Say a sample in the unit its metric's name ends with."""
     if value is None:
         return UNKNOWN
-    if metric.endswith("_percent"):
-        return percent(value)
-    if metric.endswith("_bytes_per_second"):
-        return f"{size_text(value)}/s"
-    if metric.endswith("_bytes"):
-        return size_text(value)
-    return f"{value:.4g}"
+    for ending, say in UNITS:
+        if metric.endswith(ending):
+            return say(value)
+    return number(value)
 
 
-def sparkline(values: Sequence[float | None], *, width: int = 24, full: float | None = None) -> str:
+# The first that a name ends with counts.
+UNITS: tuple[tuple[str, Callable[[float], str]], ...] = (
+    ("_percent", percent),
+    ("_bytes_per_second", lambda value: f"{size_text(value)}/s"),
+    ("_per_second", lambda value: f"{number(value)} /s"),
+    ("_bytes", size_text),
+    ("_watts", lambda value: f"{value:.0f} W"),
+    ("_celsius", lambda value: f"{value:.0f} °C"),
+)
+
+
+def squeezed(values: Sequence[float | None], width: int) -> list[float | None]:
+    """Return no more values than fit: neighbours become their mean, and of gaps a gap."""
+    each = -(-len(values) // width) if width > 0 else 1
+    if each <= 1:
+        return list(values)
+    found: list[float | None] = []
+    for first in range(0, len(values), each):
+        known = [value for value in values[first : first + each] if value is not None]
+        found.append(sum(known) / len(known) if known else None)
+    return found
+
+
+def sparkline(values: Sequence[float | None], *, width: int = CURVE_CHARS, full: float | None = None) -> str:
     """Draw the latest values, up to the highest or to what counts as full; a gap stays a gap."""
     shown = list(values)[-width:]
     known = [value for value in shown if value is not None]

@@ -17,7 +17,7 @@ from trackside.collect.memory import MemoryMeter
 from trackside.collect.network import NetworkMeter
 from trackside.collect.probe import ExitTotals, TaskProbe
 from trackside.collect.processes import TICKS_PER_SECOND, ProcessTree
-from trackside.domain.metric import Metric, Sample
+from trackside.domain.metric import WITHOUT_MEAN, Metric, Sample
 
 YOUNG_MS = 5_000  # how long a task is read every second
 YOUNG_READ_MS = 1_000
@@ -28,17 +28,6 @@ _DISK = (Metric.DISK_READ_BYTES_PER_SECOND, Metric.DISK_WRITE_BYTES_PER_SECOND)
 _NETWORK = (Metric.NETWORK_RECEIVE_BYTES_PER_SECOND, Metric.NETWORK_SEND_BYTES_PER_SECOND)
 _COUNTERS = (Metric.CPU_PERCENT, *_DISK, *_NETWORK)
 _MACHINE_CORES = os.cpu_count() or 1
-# Codes and counts, of which the newest counts and a mean says nothing.
-_NEWEST = frozenset(
-    {
-        Metric.IO_BYTES,
-        Metric.LOG_BYTES,
-        Metric.MEMORY_PEAK_BYTES,
-        Metric.GPU_ECC_ERRORS,
-        Metric.GPU_XID,
-        Metric.NPU_ERROR_CODE,
-    }
-)
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -210,7 +199,7 @@ class TaskMeter:
 
     def _levels(self) -> dict[GaugeKey, float | None]:
         return {
-            key: gauge.ship_newest() if key[0] in _NEWEST else gauge.ship()
+            key: gauge.ship_newest() if key[0] in WITHOUT_MEAN else gauge.ship()
             for key, gauge in self._gauges.items()
         }
 

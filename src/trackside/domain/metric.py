@@ -41,6 +41,17 @@ class Metric(StrEnum):
     NPU_HEALTHY = "npu_healthy"
 
 
+# What only grows while a task runs, and codes: the newest counts, and a mean says nothing.
+WITHOUT_MEAN = frozenset(
+    {
+        Metric.IO_BYTES,
+        Metric.LOG_BYTES,
+        Metric.MEMORY_PEAK_BYTES,
+        Metric.GPU_ECC_ERRORS,
+        Metric.GPU_XID,
+        Metric.NPU_ERROR_CODE,
+    }
+)
 CUSTOM_PREFIX = "custom."  # of the names of a job's own metrics: they cannot be taken for ours
 
 

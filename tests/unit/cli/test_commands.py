@@ -245,6 +245,11 @@ def test_metrics_as_table_csv_and_json(fake: FakeServer, run: Run) -> None:
     told = json.loads(run("metrics", "llama-sft", "--json").out)
     assert (told["step_seconds"], told["series"][0]["points"][1][1]) == (60.0, 40.0)
     assert run("metrics", "llama-sft", "--json", "--csv").code == 2
+    none = run("metrics", "llama-sft", "-m", "gpu")
+    assert none.code == 2
+    assert "llama-sft has no metric with 'gpu' in its name" in none.err
+    assert "it has cpu_percent" in none.err
+    fake.answers["GET", f"/api/trackside/v1/jobs/{JOB_ID}/metrics"] = 200, {"series": []}
     assert "No samples" in run("metrics", "llama-sft", "-m", "gpu").err
 
 
