@@ -16,7 +16,7 @@ help:
 	@echo "make check   ruff and mypy --strict"
 	@echo "make bench   measure the hot paths against their bare limits and their peers"
 	@echo "make torch   install PyTorch, which one test and one comparison use"
-	@echo "make soak    the long form of the crash tests and attacks"
+	@echo "make soak    the long form of the crash tests, attacks and churn of jobs"
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Trackside needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.11")'
@@ -63,4 +63,4 @@ bench: $(DEV)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 soak: $(DEV)
-	TRACKSIDE_SOAK=1 $(BIN)/python -m pytest tests/e2e/test_crashes.py tests/e2e/test_campaign.py tests/e2e/test_bad_input.py tests/contract/test_metricstore.py $(ARGS)
+	TRACKSIDE_SOAK=1 $(BIN)/python -m pytest tests/e2e/test_crashes.py tests/e2e/test_campaign.py tests/e2e/test_bad_input.py tests/unit/metricstore/test_churn.py $(ARGS)

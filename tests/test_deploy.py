@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 import yaml
+from grafana_foundation_sdk.cog import plugins
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models import prometheus, timeseries
+from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from tests.requirements import missing
 from trackside.api.exposition import SERVER_FAMILIES
@@ -49,6 +53,34 @@ def test_the_dashboard_has_what_grafana_needs() -> None:
             assert target["datasource"]["uid"] == "${datasource}"
         references = [target["refId"] for target in panel["targets"]]
         assert len(set(references)) == len(references)
+
+
+# What Grafana writes when it exports a dashboard; its model does not have them.
+ONLY_IN_FILES = frozenset({"__inputs", "__requires", "definition", "id"})
+
+
+def lost(ours: Any, theirs: Any, at: str = "") -> list[str]:
+    """Return the places of what is in ours and not, or otherwise, in theirs."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        kept = {name: value for name, value in ours.items() if name not in ONLY_IN_FILES or name in theirs}
+        return [one for name, value in kept.items() for one in lost(value, theirs.get(name), f"{at}.{name}")]
+    if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        pairs = enumerate(zip(ours, theirs, strict=True))
+        return [one for number, (our, their) in pairs for one in lost(our, their, f"{at}[{number}]")]
+    return [] if ours == theirs else [at]
+
+
+def test_the_dashboard_is_one_by_grafanas_own_model() -> None:
+    """Read into the classes that Grafana publishes and written again, it loses nothing."""
+    plugins.register_default_plugins()
+    model = Dashboard.from_json(DASHBOARD)
+    assert lost(DASHBOARD, json.loads(JSONEncoder().encode(model))) == []
+    for panel in model.panels or []:
+        if panel.type_val != "row":
+            assert isinstance(panel.options, timeseries.Options)
+            assert all(isinstance(target, prometheus.Dataquery) for target in panel.targets)
+    misspelt = {**DASHBOARD, "refesh": "15s"}
+    assert lost(misspelt, json.loads(JSONEncoder().encode(Dashboard.from_json(misspelt)))) == [".refesh"]
 
 
 def test_panels_do_not_overlap() -> None:

@@ -14,7 +14,8 @@
  *     hang=seconds         how long every reading of its utilization takes
  *
  * Errors (XID) stand in the file named by NVML_STUB_EVENTS, one "card code" per line; each is told once.
- * With NVML_STUB_OLD set the newer calls are refused, as by old drivers.
+ * With NVML_STUB_OLD set the newer calls are refused, as by old drivers. Where no such variable gets through,
+ * the script is the file "cards" in the directory that LD_LIBRARY_PATH names.
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -68,9 +69,17 @@ static void name_value(card_t *card, const char *word) {
     }
 }
 
+static FILE *open_script(void) {
+    const char *path = getenv("NVML_STUB_SCRIPT"), *folder = getenv("LD_LIBRARY_PATH");
+    char beside[4096];
+    if (path) return fopen(path, "r");
+    if (!folder) return NULL;
+    snprintf(beside, sizeof beside, "%s/cards", folder);
+    return fopen(beside, "r");
+}
+
 static int load(card_t *cards) {
-    const char *path = getenv("NVML_STUB_SCRIPT");
-    FILE *script = path ? fopen(path, "r") : NULL;
+    FILE *script = open_script();
     char line[512];
     int count = 0;
     if (!script) return 0;
