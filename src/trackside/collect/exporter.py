@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from trackside.collect.cards import CardReading
-from trackside.collect.exposition import Line, NotText, is_blank, lines
+from trackside.collect.exposition import Line, NotText, is_blank, lines, without_words
 from trackside.collect.fetch import FetchFailed, fetch_url
 from trackside.domain.resources import Accelerator
 
@@ -41,7 +41,7 @@ class Exporter:
         """Return what each of the cards says; nothing while the exporter is away."""
         try:
             text = fetch_url(self._url, seconds_max=FETCH_SECONDS_MAX, bytes_max=TEXT_BYTES_MAX)
-            rows = by_card(lines(text), self._card_label)
+            rows = by_card(lines(without_words(text)), self._card_label)
         except (FetchFailed, NotText) as error:
             if not self._away:  # once, not at every pass
                 log.warning("no readings from %s: %s", self._url, error)

@@ -1,9 +1,11 @@
 """Knows how Prometheus text is read and which of its numbers mean "no value"; knows no exporter by name.
 
-The text is parsed by prometheus-client, never by hand.
+The text is parsed by prometheus-client, never by hand; lines with a word in the place of their number, which
+it refuses together with all the others, are taken out before.
 """
 
 import math
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -12,6 +14,8 @@ from typing import NamedTuple
 _BLANK_32 = range(0x7FFFFFF0, 0x7FFFFFF4)
 _BLANK_FLOAT = range(1 << 47, (1 << 47) + 4)
 _BLANK_64 = float(0x7FFFFFFFFFFFFFF0)
+# A sample that says "no value" in a word; a time may follow.
+_NO_NUMBER = re.compile(rb"^[^#\n][^\n]*[\s}](?:N/?A|-)(?:[ \t]+\d+)?[ \t\r]*(?:\n|\Z)", re.I | re.M)
 
 
 class NotText(Exception):
@@ -43,6 +47,11 @@ def lines(text: bytes) -> Iterator[Line]:
     # The parser indexes and slices before it checks, so a broken line may end in any of these.
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise NotText(str(error)[:200] or type(error).__name__) from error
+
+
+def without_words(text: bytes) -> bytes:
+    """Return a device's text without the samples whose value is N/A, NA or a dash."""
+    return _NO_NUMBER.sub(b"", text)
 
 
 def is_blank(value: float) -> bool:

@@ -178,7 +178,11 @@ def test_a_noisy_neighbour_changes_nothing(
         assert watch.used(Metric.CPU_PERCENT, ours) / 100 == pytest.approx(counted, rel=TOLERANCE)
         assert watch.used(Metric.CPU_PERCENT, noisy) > 0
         assert watch.used(Metric.DISK_WRITE_BYTES_PER_SECOND, noisy) >= 20 * MIB
+        sent, received = Metric.NETWORK_SEND_BYTES_PER_SECOND, Metric.NETWORK_RECEIVE_BYTES_PER_SECOND
+        assert watch.used(sent, noisy) == pytest.approx(20 * MIB, rel=TOLERANCE)
+        assert watch.used(received, noisy) == pytest.approx(20 * MIB, rel=TOLERANCE)
         for quiet in (ours, idle):
+            assert watch.used(sent, quiet) == watch.used(received, quiet) == 0
             assert watch.used(Metric.DISK_WRITE_BYTES_PER_SECOND, quiet) < MIB
             assert watch.newest(Metric.MEMORY_PERCENT, quiet) < 5
         assert watch.used(Metric.CPU_PERCENT, idle) / 100 < 0.02

@@ -63,6 +63,24 @@ def test_dcgm_speaks_our_words_and_its_blanks_are_absent() -> None:
     }
 
 
+@pytest.mark.parametrize("blank", [BLANK, BLANK - 2, -1, "N/A", "NA", "-", "NaN", "N/A 1606402000"])
+def test_whatever_says_no_value_costs_that_value_and_no_other(blank: object) -> None:
+    with exporter(DCGM.format(blank=blank, xid=0)) as fake:
+        found = dcgm_exporter(fake.url).read(frozenset({0, 1}))
+    assert found[0].values[Metric.GPU_PERCENT] == 63.0
+    assert found[1] == CardReading({Metric.GPU_POWER_WATTS: 55.5})
+
+
+@pytest.mark.parametrize("blank", [BLANK, -1, "N/A"])
+def test_a_chip_says_no_value_in_the_same_ways(blank: object) -> None:
+    names = ("utilization", "power", "temperature", "error_code", "health_status", "hbm_used_memory")
+    text = "".join(f'npu_chip_info_{name}{{id="0"}} {blank} 1606402000\n' for name in names)
+    text += 'npu_chip_info_hbm_total_memory{id="0"} 4096\nnpu_chip_info_utilization{id="1"} 5\n'
+    with exporter(text) as fake:
+        found = npu_exporter(fake.url).read(frozenset({0, 1}))
+    assert found == {1: CardReading({Metric.NPU_PERCENT: 5.0})}
+
+
 def test_only_a_new_xid_is_news() -> None:
     with exporter() as fake:
         source, told = dcgm_exporter(fake.url), []
@@ -174,6 +192,13 @@ def test_the_table_of_npu_smi() -> None:
             }
         ),
     }
+
+
+@pytest.mark.parametrize("blank", ["N/A", "NA", "-"])
+def test_cells_without_a_number_are_absent(blank: str) -> None:
+    row = f"| 0  910B4 | OK | {blank}  {blank}  0 / 0 |\n"
+    row += f"| 0 | 0000:C1:00.0 | {blank}  0 / 0  {blank} / {blank} |\n"
+    assert parse_smi(row) == {0: CardReading({Metric.NPU_HEALTHY: 1.0})}
 
 
 def test_chips_of_one_npu_go_by_their_physical_id_or_their_place() -> None:

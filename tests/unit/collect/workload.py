@@ -136,9 +136,20 @@ def send_steadily(bytes_per_second, seconds):
 def receive_all():
     while kept["peer"].recv(65536):
         pass
+def chatter(mib):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        near = socket.create_connection(server.getsockname())
+        far = server.accept()[0]
+    for _ in range(mib * 16):
+        near.sendall(bytes(65536))
+        left = 65536
+        while left:
+            left -= len(far.recv(left))
+    kept["chatter"] = near, far
 def noise(path, seconds):
     hold(100)
     write(path, 20)
+    chatter(20)
     children = [subprocess.Popen(["sleep", str(seconds)]) for _ in range(5)]
     burn(seconds / 2)
     for child in children:
