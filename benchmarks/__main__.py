@@ -18,8 +18,8 @@ ALL = {
     "statistics": statistics.run,
 }
 PARTS = {
-    "ingest": metricstore.ingest,
-    "queries": metricstore.queries,
+    "metricstore-small": metricstore.small,
+    "metricstore-large": metricstore.large,
 }  # of the others; run only when asked for
 
 

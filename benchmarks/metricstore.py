@@ -1,31 +1,38 @@
 """Our metric store against VictoriaMetrics and Prometheus: the same samples, the same questions, one run.
 
-All are fed over loopback HTTP, a request per tick: peers by remote write, ours by an agent's reports and
-once more in process, by the call the server makes once a report is decoded. Peers are asked in PromQL, ours
-through the HTTP API with the signature checked.
+All are fed over loopback HTTP, a request per tick: peers by remote write, ours by an agent's reports. Then
+they are asked, by turns, over connections that are kept: peers in PromQL, ours through the dialects' APIs
+with the signature checked. No question is asked twice, so that no store answers from what it answered before.
 """
 
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import metricstore_duckdb
 from benchmarks import metricstore_ours as ours
-from benchmarks.metricstore_peers import COMMANDS, Question, running_peer
-from benchmarks.metricstore_workload import METRICS, TICK_MS, Workload, job_id
+from benchmarks.lean_http import LeanClient
+from benchmarks.metricstore_peers import COMMANDS, Peer, Question, running_peer
+from benchmarks.metricstore_workload import TICK_MS, Workload, job_id
 from benchmarks.tools import have, progress
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
-SPAN_MS = 4 * HOUR_MS
+SPAN_MS = 4 * HOUR_MS  # what ends with a span can be compacted
 DAY_MS = 24 * HOUR_MS
-ROUNDS = 17
+ROUNDS = 62
 WARM = 2  # rounds that are not counted
+LARGE_ROUNDS = 17
 OURS = "trackside"
+# The metrics of ShowTrainingJobMetrics that the workload has; the two others are of NPUs.
+SHOWN = ("cpu_percent", "memory_percent", "gpu_percent", "gpu_memory_percent")
+
+Store = ours.Server | Peer
+Questions = Mapping[str, Sequence[Question]]
 
 
 @dataclass(slots=True)
@@ -37,153 +44,143 @@ class Figures:
     latency_ms: dict[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What is fed and what is asked."""
+
+    title: str
+    jobs: Workload  # as our server is told of them
+    fed: Sequence[Workload]
+    questions: Questions = field(default_factory=dict)
+
+    @property
+    def samples(self) -> int:
+        """Return how many samples are fed."""
+        return sum(workload.samples for workload in self.fed)
+
+
 def run() -> None:
-    """Measure every store on both workloads and print the figures and their ratios."""
-    found = _stores()
-    end_ms = time.time_ns() // 1_000_000 // HOUR_MS * HOUR_MS
-    _many_jobs(found, end_ms)
-    _one_large_job(found, end_ms)
-    ingest(found)
+    """Measure every store on all workloads and print the figures and their ratios."""
+    end_ms = _end_ms()
+    _measured([_many_jobs(end_ms), _one_large_job(end_ms), _large_ticks(end_ms)])
     metricstore_duckdb.run(Workload(10, 8, 6 * HOUR_MS // TICK_MS, end_ms - 6 * HOUR_MS))
-    _print(found)
 
 
-def _stores() -> dict[str, Figures]:
-    return {OURS: Figures()} | {name: Figures() for name in COMMANDS if have(name)}
+def small() -> None:
+    """Measure the workload of many small jobs only."""
+    _measured([_many_jobs(_end_ms())])
 
 
-def queries() -> None:
-    """Measure questions and bytes only."""
-    found = _stores()
-    end_ms = time.time_ns() // 1_000_000 // HOUR_MS * HOUR_MS
-    _many_jobs(found, end_ms)
-    _one_large_job(found, end_ms)
-    _print(found)
+def large() -> None:
+    """Measure the workloads of one large job only."""
+    _measured([_one_large_job(_end_ms()), _large_ticks(_end_ms())])
 
 
-def ingest(found: dict[str, Figures] | None = None) -> None:
-    """Measure what it costs every server to take samples over HTTP; alone it prints the figures."""
-    alone = found is None
-    found = found or _stores()
-    end_ms = time.time_ns() // 1_000_000 // SPAN_MS * SPAN_MS  # so that all can be compacted
-    day_ms = end_ms - DAY_MS
-    small = Workload(10, 8, DAY_MS // TICK_MS, day_ms)
-    every = Workload(1, 1024, 2 * HOUR_MS // TICK_MS, end_ms - 2 * HOUR_MS)
-    one_metric = Workload(1, 1024, 23 * HOUR_MS // TICK_MS, day_ms, ("cpu_percent",))
-    last_hour = Workload(1, 1024, HOUR_MS // TICK_MS, end_ms - HOUR_MS)
-    whole = Workload(1, 1024, DAY_MS // TICK_MS, day_ms, ("cpu_percent",))
-    fed = {
-        "HTTP, 1,280 series, 24 h": (small, [small]),
-        "HTTP, 16,384 series, 2 h": (every, [every]),
-        "HTTP, 1,024 then 16,384 series": (whole, [one_metric, last_hour]),  # as for the questions
-    }
-    for title, (jobs, workloads) in fed.items():
-        samples = sum(workload.samples for workload in workloads)
-        for name, one in found.items():
-            progress(f"{name}: {title}, {samples / 1e6:.1f} million samples")
-            one.samples_per_cpu_second[title] = samples / _fed_over_http(name, jobs, workloads)
-    if alone:
-        _print(found)
+def _end_ms() -> int:
+    return time.time_ns() // 1_000_000 // SPAN_MS * SPAN_MS
 
 
-def _fed_over_http(name: str, jobs: Workload, workloads: list[Workload]) -> float:
-    if name != OURS:
-        with running_peer(name) as peer:
-            return peer.feed(*workloads)
-    with tempfile.TemporaryDirectory(prefix="trackside-bench-") as folder:
-        return ours.feed_http(Path(folder), jobs, *workloads)
-
-
-def _many_jobs(found: dict[str, Figures], end_ms: int) -> None:
-    """Measure 1,280 series for a day: ten jobs of eight tasks of sixteen metrics."""
+def _many_jobs(end_ms: int) -> Case:
+    """Return 1,280 series for a day: ten jobs of eight tasks of sixteen metrics."""
     workload = Workload(10, 8, DAY_MS // TICK_MS, end_ms - DAY_MS)
-    hour = Question(
-        job=job_id(0),
-        metrics=("cpu_percent",),
-        start_ms=end_ms - HOUR_MS,
-        end_ms=end_ms,
-        step_ms=5 * MINUTE_MS,
-    )
-    tasks = [
+    hour = [
+        Question(
+            job=job_id(number % 10),
+            metrics=(tuple(ours.DLC_NAMES)[number // 10 % len(ours.DLC_NAMES)],),
+            start_ms=end_ms - HOUR_MS,
+            end_ms=end_ms,
+            step_ms=5 * MINUTE_MS,
+        )
+        for number in range(ROUNDS)
+    ]
+    day = [
         Question(
             job=job_id(number % 10),
             task=f"worker-{number // 10}",
-            metrics=tuple(METRICS),
+            metrics=SHOWN,
             start_ms=end_ms - DAY_MS,
             end_ms=end_ms,
             step_ms=MINUTE_MS,
         )
-        for number in range(ROUNDS)  # another task each time: an answer that is kept is not measured
+        for number in range(ROUNDS)
     ]
-    questions = {
-        "one job, one metric, 1 h at 5 m": [hour] * ROUNDS,
-        "one task, all metrics, 24 h at 1 m": tasks,
-    }
-    _measure(found, "1,280 series, 24 h", [workload], questions, workload)
+    questions = {"one job, one metric, 1 h at 5 m": hour, "one task, 4 metrics, 24 h at 1 m": day}
+    return Case(title="1,280 series, 24 h", jobs=workload, fed=[workload], questions=questions)
 
 
-def _one_large_job(found: dict[str, Figures], end_ms: int) -> None:
-    """Measure 16,384 series: 1,024 tasks, one metric for 23 hours and all sixteen in the last one."""
+def _one_large_job(end_ms: int) -> Case:
+    """Return 16,384 series: 1,024 tasks, one metric for 23 hours and all sixteen in the last one."""
     first = Workload(1, 1024, 23 * HOUR_MS // TICK_MS, end_ms - DAY_MS, ("cpu_percent",))
     last = Workload(1, 1024, HOUR_MS // TICK_MS, end_ms - HOUR_MS)
-    day = Question(
-        job=job_id(0),
-        metrics=("cpu_percent",),
-        start_ms=end_ms - DAY_MS,
-        end_ms=end_ms,
-        step_ms=5 * MINUTE_MS,
-    )
-    newest = Question(
-        job=job_id(0), metrics=("cpu_percent",), start_ms=end_ms - 5 * MINUTE_MS, end_ms=end_ms, step_ms=None
-    )
-    questions = {
-        "1,024 tasks, one metric, 24 h at 5 m": [day] * ROUNDS,
-        "newest value of 1,024 tasks": [newest] * ROUNDS,
-    }
     whole = Workload(1, 1024, DAY_MS // TICK_MS, end_ms - DAY_MS, ("cpu_percent",))
-    _measure(found, "16,384 series", [first, last], questions, whole)
+
+    def question(before_ms: int, earlier_ms: int, step_ms: int | None) -> Question:
+        start, end = end_ms - before_ms, end_ms - earlier_ms
+        return Question(job=job_id(0), metrics=("cpu_percent",), start_ms=start, end_ms=end, step_ms=step_ms)
+
+    rounds = range(LARGE_ROUNDS)
+    questions = {
+        "1,024 tasks, one metric, 24 h at 5 m": [
+            question(DAY_MS, number * 5 * MINUTE_MS, 5 * MINUTE_MS) for number in rounds
+        ],
+        "newest value of 1,024 tasks": [question(5 * MINUTE_MS - number, 0, None) for number in rounds],
+    }
+    title = "1,024 then 16,384 series"
+    return Case(title=title, jobs=whole, fed=[first, last], questions=questions)
 
 
-def _measure(
-    found: dict[str, Figures],
-    title: str,
-    workloads: list[Workload],
-    questions: dict[str, list[Question]],
-    jobs: Workload,
-) -> None:
-    samples = sum(workload.samples for workload in workloads)
+def _large_ticks(end_ms: int) -> Case:
+    """Return 16,384 series for two hours, to be fed only."""
+    every = Workload(1, 1024, 2 * HOUR_MS // TICK_MS, end_ms - 2 * HOUR_MS)
+    return Case(title="16,384 series, 2 h", jobs=every, fed=[every])
+
+
+def _measured(cases: Sequence[Case]) -> None:
+    found = {OURS: Figures()} | {name: Figures() for name in COMMANDS if have(name)}
+    for case in cases:
+        _measure(found, case)
+    _print(found)
+
+
+def _measure(found: Mapping[str, Figures], case: Case) -> None:
     with ExitStack() as running:
         folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="trackside-bench-")))
-        progress(f"{OURS}: {title}, {samples / 1e6:.1f} million samples")
-        own, file = found[OURS], folder / "fed.db"
-        own.samples_per_cpu_second[title] = samples / ours.feed(file, *workloads)
-        own.bytes_per_sample[title] = ours.disk_bytes(file) / samples
-        own.bytes_per_sample[f"{title}, rollup only"] = ours.rollup_bytes(file, jobs.end_ms) / samples
+        server = running.enter_context(ours.running_server(folder, case.jobs))
         peers = {name: running.enter_context(running_peer(name)) for name in found if name != OURS}
+        stores: dict[str, Store] = {OURS: server, **peers}
+        for name, store in stores.items():
+            progress(f"{name}: {case.title}, {case.samples / 1e6:.1f} million samples")
+            found[name].samples_per_cpu_second[case.title] = case.samples / store.feed(*case.fed)
+        _ask(found, case.questions, stores)
         for name, peer in peers.items():
-            progress(f"{name}: the same")
-            found[name].samples_per_cpu_second[title] = samples / peer.feed(*workloads)
-        server = running.enter_context(ours.running_server(folder, file, jobs))
-        _ask(found, questions, {OURS: server.query, **{name: peer.query for name, peer in peers.items()}})
-        for name, peer in peers.items():
-            found[name].bytes_per_sample[title] = peer.disk_bytes() / samples
+            found[name].bytes_per_sample[case.title] = peer.disk_bytes() / case.samples
+        server.stop()
+        own = found[OURS].bytes_per_sample
+        own[case.title] = ours.disk_bytes(server.metrics_file) / case.samples
+        rollups = ours.rollup_bytes(server.metrics_file, case.jobs.end_ms)
+        own[f"{case.title}, rollup only"] = rollups / case.samples
 
 
-def _ask(
-    found: dict[str, Figures],
-    questions: dict[str, list[Question]],
-    stores: dict[str, Callable[[Question], bytes]],
-) -> None:
+def _ask(found: Mapping[str, Figures], questions: Questions, stores: Mapping[str, Store]) -> None:
     """Ask all stores by turns, so that whatever else the machine does meets them alike."""
     for title, every in questions.items():
         spent: dict[str, list[float]] = {name: [] for name in stores}
-        for question in every:
-            for name, query in stores.items():
-                before = time.perf_counter()
-                query(question)
-                spent[name].append(time.perf_counter() - before)
+        with ExitStack() as open_clients:
+            clients = {
+                name: open_clients.enter_context(closing(LeanClient(store.address)))
+                for name, store in stores.items()
+            }
+            for question in every:
+                for name, store in stores.items():
+                    spent[name].append(_timed(clients[name].ask, store.prepared(question)))
         for name, seconds in spent.items():
             found[name].latency_ms[title] = statistics.median(seconds[WARM:]) * 1000
+
+
+def _timed(ask: Callable[[bytes], bytes], request: bytes) -> float:
+    before = time.perf_counter()
+    ask(request)
+    return time.perf_counter() - before
 
 
 def _print(found: dict[str, Figures]) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import hmac
-import http.client
 import json
 import secrets
 import shutil
@@ -20,9 +19,11 @@ from urllib.parse import urlsplit
 import msgspec
 import psutil
 
+from benchmarks.lean_http import LeanClient, get_request, post_request
 from benchmarks.metricstore_peers import Question
 from benchmarks.metricstore_workload import Workload, job_id
 from trackside import bootstrap
+from trackside.api.pai_dlc.measured import METRIC_TYPES
 from trackside.cli.signing import query_string, sign
 from trackside.config import Settings
 from trackside.domain.exchange import Hello, Measured, Report, ReportAck, ReportBatch
@@ -37,7 +38,7 @@ START_SECONDS = 30.0
 IDLE_SECONDS = 0.05  # of processor time in one second: nothing is being done
 NODE = NodeId("bench")
 SERVE = [sys.executable, "-m", "trackside", "serve", "--port=0"]
-DLC_NAME = {"cpu_percent": "CpuCoreUsage"}
+DLC_NAMES = {metric.value: name for name, (metric, _) in METRIC_TYPES.items()}
 SIZE = Resources(cpu_cores=1, memory_bytes=1 << 30)
 
 
@@ -57,23 +58,6 @@ def feed(path: Path, *workloads: Workload) -> float:
     spent += time.process_time() - before
     store.close()
     return spent
-
-
-def feed_http(folder: Path, jobs: Workload, *workloads: Workload) -> float:
-    """Send every tick as an agent's report to a server; return the processor seconds it took the server.
-
-    They end when all samples are in blocks: nothing that is yet to be done is left out.
-    """
-    with running_server(folder, None, jobs) as server:
-        server.hello()
-        before = server.cpu_seconds()
-        seq = 0
-        for workload in workloads:
-            for readings in workload.readings():
-                seq += 1
-                server.report(Report(seq=seq, measured=Measured(readings=(readings,))))
-        server.wait_compacted()
-        return server.cpu_seconds() - before
 
 
 def disk_bytes(path: Path) -> int:
@@ -103,33 +87,44 @@ def _size(path: Path, *, raw_days: float | None, now_ms: int = 0) -> int:
 class Server:
     """A running server of ours."""
 
-    def __init__(self, data_dir: Path, pid: int) -> None:
+    def __init__(self, data_dir: Path, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
         self._data_dir = data_dir
-        self._usage = psutil.Process(pid)
+        self.metrics_file = data_dir / "metrics.db"
+        self._usage = psutil.Process(process.pid)
         self._agent = {"Authorization": f"Bearer {(data_dir / 'agent' / 'token').read_text().strip()}"}
         self._keys = json.loads((data_dir / "credentials.json").read_text())
         address = urlsplit(json.loads((data_dir / "server.json").read_text())["endpoint"])
-        self._host = f"{address.hostname}:{address.port}"
-        self._connection = http.client.HTTPConnection(self._host)
+        self.address = f"{address.hostname}:{address.port}"
+        self._client = LeanClient(self.address)
 
-    def query(self, question: Question) -> bytes:
-        """Answer a question; return the body."""
+    def prepared(self, question: Question) -> bytes:
+        """Return the signed request that asks a question; it can be sent once."""
         path, query = self._request(question)
         text = query_string(query)
         keys = {name: self._keys[name] for name in ("access_key", "secret_key")}
         if path.startswith("/api/v1/"):
-            headers = _sign_acs3(path, text, self._host, **keys)
+            headers = _sign_acs3(path, text, self.address, **keys)
         else:
-            headers = sign(
-                method="GET", path=path, query=text, headers={"Host": self._host}, body=b"", **keys
-            )
-        self._connection.request("GET", f"{path}?{text}" if text else path, headers=headers)
-        answer = self._connection.getresponse()
-        content = answer.read()
-        assert answer.status == 200, (path, answer.status, content[:300])
-        return content
+            host = {"Host": self.address}
+            headers = host | sign(method="GET", path=path, query=text, headers=host, body=b"", **keys)
+        return get_request(f"{path}?{text}" if text else path, headers)
 
-    def hello(self) -> None:
+    def feed(self, *workloads: Workload) -> float:
+        """Send every tick as an agent's report; return the processor seconds it took the server.
+
+        They end when all samples are in blocks: nothing that is yet to be done is left out.
+        """
+        self._hello()
+        before, seq = self.cpu_seconds(), 0
+        for workload in workloads:
+            for readings in workload.readings():
+                seq += 1
+                self._report(Report(seq=seq, measured=Measured(readings=(readings,))))
+        self._wait_compacted()
+        return self.cpu_seconds() - before
+
+    def _hello(self) -> None:
         """Introduce the node whose reports come."""
         capacity = Capacity(cpu_cores=1, memory_bytes=1 << 30)
         self._call_agent(
@@ -137,25 +132,22 @@ class Server:
             Hello(node_id=NODE, agent_pid=1, host_ip="127.0.0.1", capacity=capacity, version="bench"),
         )
 
-    def report(self, report: Report) -> None:
+    def _report(self, report: Report) -> None:
         """Send a report in a request of its own, as an agent does."""
         answer = self._call_agent("reports", ReportBatch(node_id=NODE, stream="bench", reports=(report,)))
         assert msgspec.json.decode(answer, type=ReportAck).through == report.seq
 
     def _call_agent(self, what: str, said: Hello | ReportBatch) -> bytes:
+        headers = {"Host": self.address, **self._agent}
         path = f"/api/trackside/v1/agent/{what}"
-        self._connection.request("POST", path, msgspec.json.encode(said), self._agent)
-        answer = self._connection.getresponse()
-        content = answer.read()
-        assert answer.status == 200, (answer.status, content[:300])
-        return content
+        return self._client.ask(post_request(path, headers, msgspec.json.encode(said)))
 
     def cpu_seconds(self) -> float:
         """Return the processor time the server has used."""
         used = self._usage.cpu_times()
         return float(used.user + used.system)
 
-    def wait_compacted(self) -> None:
+    def _wait_compacted(self) -> None:
         """Wait until the journal is empty and what was made of it was read ahead."""
         while any(file.stat().st_size for file in self._data_dir.glob("metrics.journal-*")):
             time.sleep(0.2)
@@ -164,9 +156,11 @@ class Server:
             time.sleep(1)
             before, used = used, self.cpu_seconds()
 
-    def close(self) -> None:
-        """Let go of the connection."""
-        self._connection.close()
+    def stop(self) -> None:
+        """End the server: its files are whole then."""
+        self._client.close()
+        self._process.terminate()
+        self._process.wait()
 
     def _request(self, question: Question) -> tuple[str, list[tuple[str, str]]]:
         if not question.step_ms:
@@ -179,7 +173,7 @@ class Server:
         asked = [(name, _iso(at_ms)) for name, at_ms in times]
         asked += [
             ("TimeStep", f"{question.step_ms // 60_000}m"),
-            ("MetricType", DLC_NAME[question.metrics[0]]),
+            ("MetricType", DLC_NAMES[question.metrics[0]]),
         ]
         return f"/api/v1/jobs/dlc{_short_id(question.job)}/metrics", asked
 
@@ -203,12 +197,10 @@ def _sign_acs3(path: str, query: str, host: str, *, access_key: str, secret_key:
 
 
 @contextmanager
-def running_server(folder: Path, metrics: Path | None, workload: Workload) -> Iterator[Server]:
-    """Run a server that knows the jobs of the workload and holds their samples, if there are any yet."""
+def running_server(folder: Path, workload: Workload) -> Iterator[Server]:
+    """Run a server that knows the jobs of the workload and has no samples of them."""
     data_dir = folder / "data"
     asyncio.run(_prepare(data_dir, workload))
-    if metrics is not None:
-        metrics.rename(data_dir / "metrics.db")
     config = folder / "trackside.toml"
     config.write_text("run_agent = false\n")
     process = subprocess.Popen(
@@ -217,11 +209,11 @@ def running_server(folder: Path, metrics: Path | None, workload: Workload) -> It
     )
     try:
         _wait(data_dir / "server.json")
-        server = Server(data_dir, process.pid)
+        server = Server(data_dir, process)
         yield server
-        server.close()
+        server.stop()
     finally:
-        process.terminate()
+        process.kill()
         process.wait()
 
 

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 import psutil
 from cramjam import snappy
 
+from benchmarks.lean_http import LeanClient, get_request, post_request
 from benchmarks.metricstore_workload import TICK_MS, Workload
 
 START_SECONDS = 30.0
@@ -58,33 +59,31 @@ class Peer:
 
     def __init__(self, name: str, port: int, data: Path, process: subprocess.Popen[bytes]) -> None:
         self.name = name
+        self.address = f"127.0.0.1:{port}"
         self._data = data
         self._process = process
         self._usage = psutil.Process(process.pid)
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
 
     def cpu_seconds(self) -> float:
         """Return the processor time the server has used."""
         used = self._usage.cpu_times()
         return float(used.user + used.system)
 
-    def rss_bytes(self) -> int:
-        """Return how much memory the server holds."""
-        return int(self._usage.memory_info().rss)
 
     def feed(self, *workloads: Workload) -> float:
         """Send every tick in a request of its own; return the processor seconds it took the server."""
-        before = self.cpu_seconds()
-        for workload in workloads:
-            for body in _requests(workload):
-                self._call("POST", "/api/v1/write", snappy.compress_raw(body), REMOTE_WRITE)
-        if self.name == "victoria-metrics":
-            self._call("GET", "/internal/force_flush")
-        self._connection.close()  # a server closes one that is idle while the others are fed
-        return self.cpu_seconds() - before
+        headers = {"Host": self.address, **REMOTE_WRITE}
+        with closing(LeanClient(self.address)) as client:
+            before = self.cpu_seconds()
+            for workload in workloads:
+                for body in _requests(workload):
+                    client.ask(post_request("/api/v1/write", headers, snappy.compress_raw(body)))
+            if self.name == "victoria-metrics":
+                self._get("/internal/force_flush")
+            return self.cpu_seconds() - before
 
-    def query(self, question: Question) -> bytes:
-        """Answer a question; return the body."""
+    def prepared(self, question: Question) -> bytes:
+        """Return the request that asks a question."""
         asked: dict[str, Any] = {"query": _promql(question, self.name)}
         if question.step_ms:
             # A mean over (t-step, t] stamped with its end: the same samples as ours over [t-step, t).
@@ -92,31 +91,22 @@ class Peer:
             asked |= {"end": question.end_ms / 1000, "step": question.step_ms / 1000}
         else:
             asked["time"] = question.end_ms / 1000
-        # VictoriaMetrics would answer a repeated question from its cache; new samples arrive all the time.
-        asked |= {"nocache": "1"} if self.name == "victoria-metrics" else {}
         path = "/api/v1/query_range" if question.step_ms else "/api/v1/query"
-        return self._call("GET", f"{path}?{urlencode(asked)}")
+        return get_request(f"{path}?{urlencode(asked)}", {"Host": self.address})
 
     def disk_bytes(self) -> int:
         """Stop the server and return what its files take."""
         if self.name == "victoria-metrics":
-            self._call("GET", "/internal/force_merge")
+            self._get("/internal/force_merge")
             time.sleep(MERGE_SECONDS)  # it merges in the background
         self._process.terminate()
         self._process.wait()
         files = [file for file in self._data.rglob("*") if file.is_file() and "cache" not in file.parts]
         return sum(file.stat().st_size for file in files)
 
-    def close(self) -> None:
-        """Let go of the connection."""
-        self._connection.close()
-
-    def _call(self, method: str, path: str, body: bytes | None = None, headers: Any = None) -> bytes:
-        self._connection.request(method, path, body=body, headers=headers or {})
-        answer = self._connection.getresponse()
-        content = answer.read()
-        assert answer.status < 300, (self.name, path, answer.status, content[:300])
-        return content
+    def _get(self, path: str) -> None:
+        with closing(LeanClient(self.address)) as client:
+            client.ask(get_request(path, {"Host": self.address}))
 
 
 def _promql(question: Question, peer: str) -> str:
@@ -127,7 +117,7 @@ def _promql(question: Question, peer: str) -> str:
     if len(question.metrics) == 1:
         return f"avg_over_time({question.metrics[0]}{{{chosen}}}{every})"
     if peer == "victoria-metrics":
-        return f"avg_over_time({{{chosen}}}{every})"
+        return f'avg_over_time({{__name__=~"{"|".join(question.metrics)}",{chosen}}}{every})'
     means = [f"avg_over_time({metric}{{{chosen}}}{every})" for metric in question.metrics]
     named = [
         f'label_replace({mean},"metric","{metric}","","")'
@@ -157,7 +147,6 @@ def running_peer(name: str) -> Iterator[Peer]:
             _wait_ready(port)
             yield peer
         finally:
-            peer.close()
             process.kill()
             process.wait()
             shutil.rmtree(data, ignore_errors=True)

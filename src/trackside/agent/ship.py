@@ -7,6 +7,7 @@ first quickly; they read the server's address anew each time, for it may come ba
 import http.client
 import json
 import logging
+import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -69,8 +70,11 @@ class Link:
             connection = self._connection or self._connect()
             assert connection.sock is not None
             connection.sock.settimeout(seconds)
+            # Head and body together: the server is woken once, and has half the work.
+            connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
             headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
             connection.request(method, self._prefix + BASE + path, body, headers)
+            connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
             answer = connection.getresponse()
             content = answer.read()
         except (OSError, http.client.HTTPException) as error:
