@@ -6,7 +6,6 @@ was measured by the clock is printed, too (`-s` shows it).
 """
 
 import os
-import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -16,10 +15,11 @@ from typing import TypeVar
 
 import pytest
 
+from tests.unit.metricstore.counting import Counting
 from trackside.domain.job import JobId
 from trackside.domain.metric import Metric, Sample
 from trackside.domain.readings import readings_of
-from trackside.metricstore.database import PAGE_BYTES, Database
+from trackside.metricstore.database import PAGE_BYTES
 from trackside.metricstore.embedded import EmbeddedMetricStore
 from trackside.metricstore.layout import SPAN_MS
 
@@ -50,21 +50,6 @@ class Phase:
     first: Effort = field(default_factory=Effort)  # one of the very first
     latest: Effort = field(default_factory=Effort)  # of all that run
     bytes_per_job: float = 0.0
-
-
-class Counting(Database):
-    """Counts the instructions that its connections carry out."""
-
-    instructions = 0
-
-    def _connect(self) -> sqlite3.Connection:
-        def one() -> int:
-            type(self).instructions += 1
-            return 0
-
-        made = super()._connect()
-        made.set_progress_handler(one, 1)
-        return made
 
 
 class Churn:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.metricstore.counting import Counting
 from trackside.domain.job import JobId
 from trackside.domain.metric import Sample
 from trackside.metricstore import embedded, names
@@ -42,6 +43,11 @@ def clock() -> Clock:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "metrics.db"
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "Database", Counting)
 
 
 @pytest.fixture
@@ -145,8 +151,9 @@ def test_a_forgotten_job_leaves_no_trace_and_gives_its_space_back(
     assert page_count(path) < pages / 4
 
 
+@pytest.mark.usefixtures("counting")
 def test_thirty_days_of_short_jobs_level_off(store: EmbeddedMetricStore, clock: Clock, path: Path) -> None:
-    """Forty jobs a day, each with series of its own: after a week nothing grows any more."""
+    """Forty jobs a day, each with series of its own: after a week nothing grows, nor takes more work."""
     chance = random.Random(5)
     sizes: list[dict[str, int]] = []
     for number in range(30):
@@ -162,7 +169,7 @@ def test_thirty_days_of_short_jobs_level_off(store: EmbeddedMetricStore, clock: 
                 ]
             )
         age(store, clock, 1)
-        sizes.append({**counts(path), "pages": page_count(path)})
+        sizes.append({**counts(path), "pages": page_count(path), **efforts(store, clock, number)})
     settled, last = sizes[12], sizes[-1]
     for what, count in last.items():
         assert count <= settled[what] * 1.15 + 4, what
@@ -239,6 +246,17 @@ def test_a_reader_sees_the_same_while_samples_move_into_blocks(store: EmbeddedMe
     for reader in readers:
         reader.join()
     assert wrong == []
+
+
+def efforts(store: EmbeddedMetricStore, clock: Clock, day: int) -> dict[str, int]:
+    """Return the instructions that questions take: the day's first job, and its jobs' newest values."""
+    jobs = [JobId(f"{day}-{job}") for job in range(40)]
+    window = {"start_ms": clock.now_ms - DAY_MS, "end_ms": clock.now_ms + DAY_MS, "step_ms": MINUTE_MS}
+    before = Counting.instructions
+    assert len(store.means(jobs[0], task=None, **window)) == 2
+    between = Counting.instructions
+    assert len(store.latest(jobs, since_ms=0)) == 40
+    return {"question": between - before, "latest": Counting.instructions - between}
 
 
 def counts(path: Path) -> dict[str, int]:
