@@ -237,7 +237,7 @@ def test_all_three_kinds_are_read_and_served_with_their_labels(server: LiveServe
     troubles = eventually(
         lambda: custom_events(client, job_id), "the failing command was not told of", seconds=WAIT_SECONDS
     )
-    assert troubles == ["custom metrics: the command sh failed: it exited with code 7"]
+    assert troubles == ["custom metrics: the command sh (custom_metrics[2]) failed: it exited with code 7"]
     shown = subprocess.run(
         [sys.executable, "-m", "trackside", "metrics", job_id, "-m", "custom."],
         env={

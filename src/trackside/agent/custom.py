@@ -7,6 +7,7 @@ once in a task's life; that there is nothing yet is no trouble while the task is
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -89,6 +90,7 @@ class CustomMetrics:
             make_reader(source, probe, self._insider, files, series)
             for source in probe.custom_metrics[:SOURCES_PER_TASK_MAX]
         ]
+        _tell_apart(readers)
         if probe.log_patterns:
             patterns = probe.log_patterns[:SOURCES_PER_TASK_MAX]
             readers.append(LogReader(patterns, self._layout.log_file(key), self._matcher, series))
@@ -171,3 +173,11 @@ class CustomMetrics:
                 message = f"custom metrics: {source.reader.name} {problem.text}"
                 noted = Noted(key=source.key, at_ms=now_ms(), message=message, level=Level.WARNING)
                 self._report(Report(seq=0, noted=noted))
+
+
+def _tell_apart(readers: Sequence[Reader]) -> None:
+    """Give sources that are called alike the place they have in the job's list."""
+    names = Counter(reader.name for reader in readers)
+    for place, reader in enumerate(readers):
+        if names[reader.name] > 1:
+            reader.name = f"{reader.name} (custom_metrics[{place}])"

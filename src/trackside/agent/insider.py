@@ -1,6 +1,7 @@
 """Knows how to reach the process that runs commands inside tasks, and how to bring it up."""
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -28,6 +29,7 @@ class Insider:
         self._lock = threading.Lock()
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._closed = False
 
     def begin(self, request: Request, *, seconds_max: float) -> tuple[socket.socket, int]:
         """Have a command run; return the leash, to be closed when it is to end, and its output."""
@@ -49,10 +51,13 @@ class Insider:
     def close(self) -> None:
         """Let the process go; what it runs ends with its leashes."""
         with self._lock:
+            self._closed = True
             self._end()
 
     def _hand_over(self, *fds: int) -> None:
         with self._lock:
+            if self._closed:  # a reading that was about to begin
+                raise OSError(errno.ESHUTDOWN, os.strerror(errno.ESHUTDOWN))
             for left in reversed(range(TRIES)):
                 control = self._control = self._control or self._start()
                 try:

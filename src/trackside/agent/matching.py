@@ -41,10 +41,13 @@ class Matcher:
         self._owner = owner or (-1, -1)
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._closed = False
 
     def last(self, pattern: str, lines: list[str]) -> str | None:
         """Return what the pattern found last: its first group, or all of it; None if it is nowhere."""
         with self._lock:
+            if self._closed:  # a reading that was about to begin
+                raise Refused("the agent ends")
             process = self._process = self._process or self._start()
             answer = _ask(process, json.dumps([pattern, lines]).encode() + b"\n")
             if answer is None:
@@ -56,8 +59,9 @@ class Matcher:
         return None if found is None else str(found)
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, and start no other."""
         with self._lock:
+            self._closed = True
             self._end()
 
     def _start(self) -> "subprocess.Popen[bytes]":

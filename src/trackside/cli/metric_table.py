@@ -2,11 +2,12 @@
 
 import shutil
 from collections.abc import Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from trackside.cli.session import Column, Session
 from trackside.cli.words import CURVE_CHARS, iso, measure, sparkline, squeezed
-from trackside.domain.metric import WITHOUT_MEAN, labels_text
+from trackside.domain.metric import CUSTOM_PREFIX, WITHOUT_MEAN, labels_text
 
 if TYPE_CHECKING:
     from trackside.cli.views import SeriesView
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 MINUTE_MS = 60_000
 CURVE_CHARS_MIN = 8
 GAP_CHARS = 2  # between columns
+CUSTOM_PERIOD_MS = 15_000  # how often a job's own metrics are read
 COUNT_ENDINGS = ("_total", "_count", "_sum")  # what Prometheus calls counts, among a job's own metrics
 
 Key = tuple[str, str, int | None, tuple[tuple[str, str], ...]]
@@ -89,8 +91,13 @@ def _until(one: "SeriesView", step_ms: int) -> str:
 
 
 def _with_gaps(one: "SeriesView", step_ms: int) -> list[float | None]:
-    """Return one value per step, None where nothing was measured."""
+    """Return one value per step, None where nothing was measured; a step is never shorter than a reading."""
     if not one.points:
         return []
-    known = dict(one.points)
-    return [known.get(at) for at in range(one.points[0][0], one.points[-1][0] + 1, step_ms)]
+    if one.metric.startswith(CUSTOM_PREFIX):
+        step_ms = max(step_ms, CUSTOM_PERIOD_MS)
+    steps: dict[int, list[float]] = {}
+    for at_ms, value in one.points:
+        if value is not None:
+            steps.setdefault(at_ms // step_ms, []).append(value)
+    return [fmean(steps[step]) if step in steps else None for step in range(min(steps), max(steps) + 1)]

@@ -10,6 +10,7 @@ from tests.unit.agent.test_custom import EVIL_LINE, Fixture, Node, until
 from trackside.agent import tree
 from trackside.agent.custom import PATIENCE_READINGS, SOURCES_PER_TASK_MAX
 from trackside.agent.custom_sources import LOG_BYTES_MAX, TEXT_BYTES_MAX
+from trackside.agent.matching import Matcher, Refused
 from trackside.collect.custom import SERIES_PER_TASK_MAX
 from trackside.domain.event import Level
 from trackside.domain.exchange import TaskKey
@@ -69,22 +70,17 @@ def add(node: Node, task: Fixture, *sources: MetricSource, **patterns: str) -> N
     node.loop.call(lambda: node.custom.add(task.probe(*sources, patterns=tuple(patterns.items()))))
 
 
-def series(count: int) -> str:
-    return f'i=0; while [ $i -lt {count} ]; do echo "loss{{i=\\"$i\\"}} 1"; i=$((i+1)); done'
-
-
 @pytest.mark.parametrize(
     ("command", "said"),
     [
         ("yes 'loss 1'", "the command sh printed more than 100 KB"),
         ("sleep 620", "the command sh took more than 1 s and was killed"),
-        (series(SERIES_PER_TASK_MAX + 1), "has a series beyond the 256 that a task may have"),
         ("printf 'n%.0s' $(seq 101); echo ' 1'", "has a name of more than 100 printable characters"),
         ('echo \'a{a="",b="",c="",d="",e="",f="",g="",h="",i="",j="",k=""} 1\'', "has more than 10 labels"),
         ("echo loss is low", "gave no Prometheus text"),
         ("exit 3", "failed: it exited with code 3"),
     ],
-    ids=["size", "time", "series", "name", "labels", "text", "failed"],
+    ids=["size", "time", "name", "labels", "text", "failed"],
 )
 def test_a_command_beyond_a_limit_is_told_of_in_an_event(
     node: Node, task: Fixture, command: str, said: str
@@ -95,6 +91,14 @@ def test_a_command_beyond_a_limit_is_told_of_in_an_event(
     assert said in note
     assert {report.noted.level for report in node.reports if report.noted} == {Level.WARNING}
     until(lambda: len(node.samples("custom.fine")) >= 2)
+
+
+def test_series_beyond_the_limit_are_told_of_in_an_event(node: Node, task: Fixture) -> None:
+    (task.work / "many").write_text("".join(f'loss{{i="{i}"}} 1\n' for i in range(SERIES_PER_TASK_MAX + 1)))
+    add(node, task, MetricSource(command=("cat", "many")))
+    (note,) = until(node.notes)
+    assert "the command cat has a series beyond the 256 that a task may have: such are left out" in note
+    assert len({sample.labels for sample in node.samples("custom.loss")}) == SERIES_PER_TASK_MAX
 
 
 @pytest.mark.parametrize(
@@ -113,7 +117,7 @@ def test_a_page_beyond_a_limit_is_told_of_in_an_event(
     port = begin_pages(task)
     add(node, task, MetricSource(path=f"/{path}", port=port), MetricSource(path="/100", port=port))
     (note,) = until(node.notes)
-    assert note.startswith(f"custom metrics: port {port} {said}")
+    assert note.startswith(f"custom metrics: port {port} (custom_metrics[0]) {said}")
     until(lambda: len(node.samples("custom.loss")) >= 2)
 
 
@@ -146,6 +150,14 @@ def test_as_many_hanging_sources_as_there_may_be_delay_no_other(node: Node, task
     until(lambda: not tree.marked(str(KEY)))
 
 
+def test_sources_that_are_called_alike_are_told_apart(node: Node, task: Fixture) -> None:
+    commands = ("echo fine 1", "exit 3", "exit 4")
+    add(node, task, *(MetricSource(command=("sh", "-c", command)) for command in commands))
+    notes = until(lambda: notes if len(notes := node.notes()) == 2 else None)
+    said = "custom metrics: the command sh (custom_metrics[{0}]) failed: it exited with code {1}"
+    assert sorted(notes) == [said.format(1, 3), said.format(2, 4)]
+
+
 def test_what_is_not_there_yet_is_no_trouble(node: Node, task: Fixture) -> None:
     """A program takes a while to open its port and to write its first numbers."""
     tries = "echo >> tries; tries=$(wc -l < tries); "
@@ -169,3 +181,13 @@ def test_what_never_came_is_told_at_the_end_of_a_short_task(task: Fixture) -> No
         assert note == "custom metrics: port 9 is not open: no process of the task listens there"
     finally:
         node.close()
+
+
+def test_nothing_is_started_once_the_agent_ends(task: Fixture) -> None:
+    matcher = Matcher(None)
+    task.insider.close()
+    matcher.close()
+    with pytest.raises(OSError, match="shutdown"):
+        task.command("echo", "loss 1").read()
+    with pytest.raises(Refused):
+        matcher.last("a", ["a"])

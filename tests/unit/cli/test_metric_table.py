@@ -7,6 +7,8 @@ import pytest
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_server import JOB_ID, Answer, FakeServer, Request, job
 from trackside.cli import words
+from trackside.cli.metric_table import _with_gaps
+from trackside.cli.views import SeriesView
 
 BEGAN_MS, MINUTE_MS = 1_700_000_000_000, 60_000
 ENDED_MS = BEGAN_MS + 24 * 60 * MINUTE_MS  # a day: a step of the curve is an hour
@@ -78,6 +80,15 @@ def test_each_series_has_one_line_and_its_numbers_are_whole(
     for whole in ("11,000,000", "12,346 /s", "100 W", "40 °C", "96 %"):
         assert any(whole in line for line in lines), whole
     assert any(block in "".join(lines) for block in words.BLOCKS) == (columns >= 160)
+
+
+def test_a_curve_of_what_is_read_seldom_has_no_gaps_but_real_ones() -> None:
+    def curve(metric: str, *seconds: int) -> list[float | None]:
+        points = [(BEGAN_MS + at * 1000, float(at)) for at in seconds]
+        return _with_gaps(SeriesView(task="worker-0", metric=metric, points=points), 5_000)
+
+    assert curve("custom.loss", 0, 15, 30, 60) == [0.0, 15.0, 30.0, None, 60.0]
+    assert curve("cpu_percent", 0, 5, 15) == [0.0, 5.0, None, 15.0]
 
 
 def test_numbers_are_written_as_people_write_them() -> None:
