@@ -75,7 +75,8 @@ class CustomMetrics:
         self._report = report
         self._period_seconds = period_seconds
         self._first_seconds = first_seconds
-        self._matcher = Matcher(owner)
+        self._owner = owner
+        self._matchers: dict[TaskKey, Matcher] = {}
         self._insider = Insider()
         self._sources: dict[TaskKey, list[_Source]] = {}
         self._closed = threading.Event()
@@ -93,7 +94,9 @@ class CustomMetrics:
         _tell_apart(readers)
         if probe.log_patterns:
             patterns = probe.log_patterns[:SOURCES_PER_TASK_MAX]
-            readers.append(LogReader(patterns, self._layout.log_file(key), self._matcher, series))
+            # One for each task: expressions that take for ever cost nobody else's log a second.
+            matcher = self._matchers[key] = Matcher(self._owner)
+            readers.append(LogReader(patterns, self._layout.log_file(key), matcher, series))
         self._sources[key] = [_Source(key, reader) for reader in readers]
         for source in self._sources[key]:
             self._loop.call_later(self._first_seconds, lambda source=source: self._due(source))  # type: ignore[misc]
@@ -117,7 +120,8 @@ class CustomMetrics:
             for source in sources:
                 source.over = True
                 source.reader.cancel()
-        self._matcher.close()
+        for matcher in self._matchers.values():
+            matcher.close()
         self._insider.close()
 
     def _due(self, source: _Source) -> None:
@@ -153,6 +157,8 @@ class CustomMetrics:
             self._tell(source, outcome)
         if source.last_ms is not None and last_ms is None:  # the task ended while it was read
             self._submit(source)
+        elif last_ms is not None:
+            self._matchers.pop(source.key).close()
 
     def _tell(self, source: _Source, outcome: Read) -> None:
         if outcome.samples:

@@ -35,7 +35,7 @@ class Refused(Exception):
 
 
 class Matcher:
-    """Search lines in another process, one search at a time; used by several threads."""
+    """Search lines in another process, which is started for the first of them; used by one task's log."""
 
     def __init__(self, owner: tuple[int, int] | None) -> None:
         self._owner = owner or (-1, -1)
@@ -59,9 +59,12 @@ class Matcher:
         return None if found is None else str(found)
 
     def close(self) -> None:
-        """End the process, and start no other."""
+        """End the process, also one that is searching, and start no other."""
+        self._closed = True
+        process = self._process
+        if process is not None:
+            process.kill()
         with self._lock:
-            self._closed = True
             self._end()
 
     def _start(self) -> "subprocess.Popen[bytes]":

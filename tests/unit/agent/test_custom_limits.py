@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from trackside.domain.exchange import TaskKey
 from trackside.domain.job import JobId, MetricSource, TaskName
 
 KEY = TaskKey(JobId("job"), 1, TaskName("worker-0"))
+NEIGHBOUR = TaskKey(JobId("other"), 1, TaskName("worker-0"))
 
 # A task whose pages are too large, too slow, or nonsense. It says its port, and opens another when told to.
 PAGES = """
@@ -137,6 +139,20 @@ def test_a_log_beyond_its_limits_is_told_of_in_events(node: Node, task: Fixture)
     assert any("the log grew by more than 256 KB at once" in note for note in notes)
     assert any("is searched for evil no longer: its expression needs more than 1 s" in note for note in notes)
     assert any("has no number where word is looked for" in note for note in notes)
+
+
+def test_expressions_that_take_for_ever_hold_up_no_other_tasks_log(node: Node, task: Fixture) -> None:
+    task.log.write_text(f"{EVIL_LINE}\n")
+    add(node, task, **{f"evil{number}": r"(a+)+$" for number in range(8)})
+    theirs = replace(task.probe(patterns=(("loss", r"loss: (\d+)"),)), key=NEIGHBOUR)
+    log = task.layout.log_file(NEIGHBOUR)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text("loss: 1\n")
+    node.loop.call(lambda: node.custom.add(theirs))
+    until(lambda: len(node.samples("custom.loss")) == 1)
+    log.write_text("loss: 1\nloss: 2\n")
+    until(lambda: len(node.samples("custom.loss")) == 2)
+    assert node.notes() == [], "it was read twice before the others came to their end"
 
 
 def test_as_many_hanging_sources_as_there_may_be_delay_no_other(node: Node, task: Fixture) -> None:
