@@ -113,6 +113,21 @@ def test_a_job_of_a_moment_has_what_it_printed(running: tuple[FakeServer, AgentP
     assert (sample.value, sample.at_ms) == (0.125, ended.at_ms)
 
 
+def test_what_a_task_printed_while_no_agent_was_there_is_found(tmp_path: Path, open_dir: Path) -> None:
+    """The same happens to a job of a moment on a busy machine: it is over before anyone saw it run."""
+    command = f"until [ -e {open_dir}/go ]; do sleep 0.02; done; echo loss=0.125"
+    with node(tmp_path) as (server, agent):
+        of = server.order(launch(command, log_patterns=(("loss", r"loss=(\S+)"),)))
+        until(lambda: alive(of))
+        agent.kill()
+        (open_dir / "go").touch()
+        until(lambda: not alive(of))
+        agent.start()
+        ended = server.ended(of)
+        sample = until(lambda: own_samples(server, of).get("custom.loss"), WAIT_SECONDS)
+        assert (sample.value, sample.at_ms) == (0.125, ended.at_ms)
+
+
 def test_readings_go_on_after_the_agent_was_killed_and_nothing_of_them_is_left(tmp_path: Path) -> None:
     sources = (MetricSource(command=("echo", "loss 1")), MetricSource(command=("sleep", "702")))
     with node(tmp_path) as (server, agent):

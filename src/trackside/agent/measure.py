@@ -63,6 +63,12 @@ class Meter:
         self._custom.add(probe)
         self._schedule()
 
+    def missed(self, probe: TaskProbe) -> None:
+        """Take a task that has ended, in case it was never seen to run: what it printed is still searched."""
+        if probe.key not in self._probes:
+            self._probes[probe.key] = probe
+            self._custom.add(probe)
+
     def faults(self, key: TaskKey) -> tuple[DeviceFault, ...]:
         """Return what went wrong with the cards of a task that has just failed."""
         return self._sensors.faults(key)

@@ -40,6 +40,10 @@ class Meters(Protocol):
         """Measure a task from now on."""
         ...
 
+    def missed(self, probe: TaskProbe) -> None:
+        """Take a task that ended before it was seen to run."""
+        ...
+
     def faults(self, key: TaskKey) -> tuple[DeviceFault, ...]:
         """Return what went wrong with the cards of a task that has just failed."""
         ...

@@ -28,6 +28,7 @@ from trackside.domain.exchange import EndCause, Launch, Orders, Report, Started,
 
 GONE_REMEMBERED_MAX = 100_000
 LAUNCH_TRIES_MAX = 3
+NO_SHIM = 0  # of a task that has ended
 LOOK_AGAIN_SECONDS = 0.01
 
 _NO_FORKER = "the process that starts tasks failed repeatedly: see forker.log in the data directory"
@@ -208,6 +209,7 @@ class Tasks:
         self._tell_started(task)
         left = task.files.exit()
         if left is not None:
+            self._tools.meters.missed(self._probe(task, NO_SHIM))
             self._endings.exited(task, left)
         elif task.files.claimed():
             self._endings.lost(task)
@@ -237,9 +239,13 @@ class Tasks:
         if not self._tell_started(task):  # only after an agent's restart in the middle of a start
             self._tools.loop.call_later(LOOK_AGAIN_SECONDS, lambda: self._await_started(task, shim_pid))
             return
+        self._tools.meters.add(self._probe(task, shim_pid))
+        self._endings.deliver(task)
+
+    def _probe(self, task: Task, shim_pid: int) -> TaskProbe:
         launch = task.launch
         assert launch is not None
-        probe = TaskProbe(
+        return TaskProbe(
             key=task.key,
             shim_pid=shim_pid,
             resources=launch.resources,
@@ -249,8 +255,6 @@ class Tasks:
             log_patterns=launch.log_patterns,
             log_file=self._tools.node.layout.log_file(task.key),
         )
-        self._tools.meters.add(probe)
-        self._endings.deliver(task)
 
     def _tell_started(self, task: Task) -> bool:
         started = task.files.started()

@@ -43,6 +43,9 @@ class Nothing:
     def add(self, probe: TaskProbe) -> None:
         pass
 
+    def missed(self, probe: TaskProbe) -> None:
+        pass
+
     def faults(self, key: TaskKey) -> tuple[DeviceFault, ...]:
         return ()
 
