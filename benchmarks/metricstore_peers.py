@@ -69,7 +69,6 @@ class Peer:
         used = self._usage.cpu_times()
         return float(used.user + used.system)
 
-
     def feed(self, *workloads: Workload) -> float:
         """Send every tick in a request of its own; return the processor seconds it took the server."""
         headers = {"Host": self.address, **REMOTE_WRITE}

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from trackside.api.message import Answer, Request
 from trackside.config import Settings
 from trackside.domain.exchange import Hello, Measured, Noted, Report, ReportAck, ReportBatch, TaskKey
 from trackside.domain.job import Job, JobId, JobSpec, NodeId, ProjectId, Role, TaskName
@@ -69,24 +69,12 @@ def with_server(folder: Path, check: Callable[[Parts, Post], Awaitable[None]]) -
 async def post(parts: Parts, body: bytes) -> tuple[int, bytes]:
     """Send a body to the reports' address; return status and answer."""
     token = (parts.places.data_dir / "agent" / "token").read_text().strip()
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/api/trackside/v1/agent/reports",
-        "raw_path": b"/api/trackside/v1/agent/reports",
-        "query_string": b"",
-        "headers": [(b"authorization", f"Bearer {token}".encode()), (b"content-length", b"%d" % len(body))],
-    }
-    answer: list[Any] = []
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    async def send(message: Any) -> None:
-        answer.append(message)
-
-    await parts.app(scope, receive, send)
-    return answer[0]["status"], answer[1]["body"]
+    headers = {"authorization": f"Bearer {token}"}
+    answer = parts.app(Request("POST", b"/api/trackside/v1/agent/reports", b"", headers, body))
+    if not isinstance(answer, Answer):
+        answer = await answer
+    assert isinstance(answer.content, bytes)
+    return answer.status, answer.content
 
 
 def batch(*reports: Report) -> bytes:

@@ -54,7 +54,7 @@ def check_query(params: Sequence[Param], query: Mapping[str, Sequence[str]]) -> 
 def decode_body(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
     """Return the body as its type, or raise saying where it is wrong."""
     try:
-        if b"\\u0000" in body:
+        if b"\\" in body and b"\\u0000" in body:  # the first is a fiftieth of the work, and mostly enough
             _refuse_nul(_DECODE_ANY.decode(body))
         return decoder.decode(body)
     except msgspec.ValidationError as error:

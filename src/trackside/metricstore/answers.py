@@ -151,7 +151,7 @@ def _joined(parts: Sequence[Means], step_ms: int) -> MeanColumns:
         return _NONE
     if len(parts) == 1:
         (part,) = parts
-        bounds = [0, *part.flat.sizes.cumsum().tolist()]
+        bounds = _bounds_of(part)
         return MeanColumns(part.keys, bounds, part.steps * step_ms, part.flat.which, part.flat.means)
     bounds = [0, *np.concatenate([part.flat.sizes for part in parts]).cumsum().tolist()]
     keys = [key for part in parts for key in part.keys]
@@ -160,6 +160,12 @@ def _joined(parts: Sequence[Means], step_ms: int) -> MeanColumns:
     return MeanColumns(
         keys, bounds, steps * step_ms, which, np.concatenate([part.flat.means for part in parts])
     )
+
+
+def _bounds_of(part: Means) -> list[int]:
+    if part.flat.which is None:  # every series has every step
+        return [number * len(part.steps) for number in range(len(part.keys) + 1)]
+    return [0, *part.flat.sizes.cumsum().tolist()]
 
 
 def _which(part: Means) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":

@@ -117,6 +117,7 @@ class Intake:
         self._tables[readings.series] = table
         if len(self._tables) > TABLES_REMEMBERED_MAX:
             self._tables.popitem(last=False)
+        self._names.used(jobs)
         return table
 
     def _learned(self, keys: Sequence[Key], now_ms: int) -> Ints:

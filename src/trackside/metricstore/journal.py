@@ -14,7 +14,7 @@ import os
 import struct
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,8 +61,12 @@ class Journal:
 
     def replay(self) -> Iterator[bytes]:
         """Yield the records of earlier processes; one that is damaged is reported and left out."""
-        for file in self._old:
-            yield from self._records(file)
+        for file in tuple(self._old):
+            whole = yield from self._records(file)
+            if whole:
+                os.ftruncate(file.fd, whole)  # its process left room behind, which was never needed
+            else:
+                self._remove(file)
 
     def append(self, records: Sequence[bytes]) -> None:
         """Add records; they are on disk on return, or none of them counts."""
@@ -92,9 +96,7 @@ class Journal:
     def drop(self, through: int) -> None:
         """Remove the files up to a number: what they hold is in blocks."""
         for file in [file for file in self._old if file.number <= through]:
-            file.path.unlink(missing_ok=True)
-            os.close(file.fd)
-            self._old.remove(file)
+            self._remove(file)
 
     def close(self) -> None:
         """Let go of the files; what they hold is replayed when the store is opened again."""
@@ -130,8 +132,14 @@ class Journal:
         while self._room < room:  # a full disk takes a part first, and then says why
             self._room += os.pwrite(self._active.fd, bytes(room - self._room), self._room)
 
-    def _records(self, file: _File) -> Iterator[bytes]:
-        """Yield what is whole; what only the end lacks was never acknowledged, anything else is damage."""
+    def _remove(self, file: _File) -> None:
+        file.path.unlink(missing_ok=True)
+        os.close(file.fd)
+        self._old.remove(file)
+
+    def _records(self, file: _File) -> Generator[bytes, None, int]:
+        """Yield what is whole and return where it ends; what only the end lacks was never acknowledged,
+        anything else is damage."""
         data = file.path.read_bytes()
         at = whole = 0
         while (found := data.find(MAGIC, at)) >= 0:
@@ -147,6 +155,7 @@ class Journal:
             at = whole = found + _HEAD.size + len(record) + -len(record) % ALIGNED
         if data[whole:].strip(b"\0"):
             log.warning("metrics: the end of %s is not whole and left out", file.path.name)
+        return whole
 
 
 def _record_at(data: bytes, at: int, number: int) -> bytes | None:

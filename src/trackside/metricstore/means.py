@@ -17,13 +17,13 @@ from trackside.metricstore.layout import SPAN_MINUTES, SPAN_MS
 from trackside.metricstore.parts import Part, add_steps, apart, parts_of
 from trackside.metricstore.remembered import NEVER_MS, Remembered
 from trackside.metricstore.selection import Place, Selection
-from trackside.metricstore.somerollup import ABSENT, SomeRollup
+from trackside.metricstore.somerollup import ABSENT, Counts, SomeRollup
 from trackside.metricstore.table import Flat, Table, Window
 
 CELLS_MAX = 1 << 22  # of one table, 64 MB; more series are answered some at a time
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Span:
     """What there is of one span."""
 
@@ -47,7 +47,7 @@ class Source:
     def means(self, chosen: Selection, window: Window) -> Iterator[tuple[Selection, Ints, Flat]]:
         """Yield some of the series, their steps, and their means, until all were told."""
         spans = self._spans(window)
-        steps = sum(window.inside(span).steps for span in spans)
+        steps = min(window.steps, len(spans) * (SPAN_MS // window.step_ms + 2))
         many = max(1, CELLS_MAX // max(1, steps))
         for first in range(0, len(chosen), many):
             some = chosen.some(first, first + many)
@@ -114,9 +114,9 @@ class Source:
 
 def _add_block(place: Place, rollup: SomeRollup, own: Window, count: Ints, total: Floats) -> None:
     """Add the minutes of a rollup that are in the window; the tables' first column is its first step."""
-    where = rollup.places(place.slots)
+    where, whole = rollup.places(place.slots, place.slot_last)
     rows: slice | Ints = place.rows
-    if (where == ABSENT).any():
+    if not whole:
         rows = np.flatnonzero(where != ABSENT) + place.rows.start
         where = where[where != ABSENT]
         if not len(where):
@@ -126,7 +126,7 @@ def _add_block(place: Place, rollup: SomeRollup, own: Window, count: Ints, total
     total[rows] += sums
 
 
-def _binned(rollup: SomeRollup, where: Ints, own: Window) -> tuple[Ints, Floats]:
+def _binned(rollup: SomeRollup, where: Ints, own: Window) -> tuple[Ints | Counts, Floats]:
     minutes = own.step_ms // MINUTE_MS
     base = own.start_ms // SPAN_MS * SPAN_MINUTES
     first, last = own.start_ms // MINUTE_MS - base, -(-own.end_ms // MINUTE_MS) - base

@@ -46,11 +46,11 @@ class Remembered:
 
     def rollups(self, groups: Sequence[int], span: int) -> list[SomeRollup | None]:
         """Return the rollups of groups of a span; None where there is none, or it is damaged."""
-        return self._all(_Kind("rollup", ROLLUP, SomeRollup, None), groups, span)
+        return self._all(_ROLLUPS, groups, span)
 
     def newest(self, groups: Sequence[int], span: int) -> list[Newest | None]:
         """Return the newest samples in the raw blocks of groups of a span; None where one is damaged."""
-        return self._all(_Kind("raw", NEWEST, _newest, _NOTHING), groups, span)
+        return self._all(_NEWEST, groups, span)
 
     def raw_spans(self, first: int, last: int) -> list[int]:
         """Return the spans from one to another, the last included, that may have raw blocks."""
@@ -64,10 +64,11 @@ class Remembered:
 
     def _all(self, kind: "_Kind[T]", groups: Sequence[int], span: int) -> list[T | None]:
         rows = [block_row(span, group) for group in groups]
-        known = {row: self._decoded.get(kind.name, row, self._mark) for row in rows}
-        missing = [row for row, found in known.items() if found is None]
-        made = self._read(kind, missing) if missing else {}
-        return [found[0] if (found := known[row]) else made[row] for row in rows]
+        known = [self._decoded.get(kind.name, row, self._mark) for row in rows]
+        if None not in known:
+            return [found[0] for found in known if found is not None]
+        made = self._read(kind, [row for row, found in zip(rows, known, strict=True) if found is None])
+        return [found[0] if found else made[row] for row, found in zip(rows, known, strict=True)]
 
     def _read(self, kind: "_Kind[T]", rows: Sequence[int]) -> dict[int, T | None]:
         made: dict[int, T | None] = dict.fromkeys(rows, kind.absent)
@@ -103,3 +104,5 @@ def _newest(row: int, data: bytes) -> Newest:
 
 
 _NOTHING = Newest(np.full(GROUP_SIZE, NEVER_MS), np.zeros(GROUP_SIZE))
+_ROLLUPS: _Kind[SomeRollup] = _Kind("rollup", ROLLUP, SomeRollup, None)
+_NEWEST: _Kind[Newest] = _Kind("raw", NEWEST, _newest, _NOTHING)

@@ -23,6 +23,7 @@ class Place:
     group: int
     rows: slice
     slots: Ints
+    slot_last: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +65,11 @@ def selection(ids: Ints, keys: Sequence[SeriesKey]) -> Selection:
     groups = ids >> GROUP_BITS
     begins = [0, *(np.flatnonzero(groups[1:] != groups[:-1]) + 1).tolist()] if len(ids) else []
     places = tuple(
-        Place(int(groups[first]), slice(first, last), ids[first:last] & (GROUP_SIZE - 1))
+        _place(int(groups[first]), slice(first, last), ids[first:last] & (GROUP_SIZE - 1))
         for first, last in zip(begins, [*begins[1:], len(ids)], strict=False)
     )
     return Selection(ids, keys, tuple(place.group for place in places), places)
+
+
+def _place(group: int, rows: slice, slots: Ints) -> Place:
+    return Place(group, rows, slots, int(slots[-1]))

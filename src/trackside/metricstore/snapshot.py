@@ -21,12 +21,13 @@ class Snapshot:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._taken = ExitStack()
+        self._taken: ExitStack | None = None
         self._connection: sqlite3.Connection | None = None
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
         """Ask; all questions see one state."""
         if self._connection is None:
+            self._taken = ExitStack()
             self._connection = self._taken.enter_context(self._database.snapshot())
         return self._connection.execute(sql, parameters)
 
@@ -36,4 +37,5 @@ class Snapshot:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._taken.close()
+        if self._taken is not None:
+            self._taken.close()

@@ -38,6 +38,9 @@ class SomeRollup:
         self._known = np.zeros(len(self.slots), np.bool_)
         self._place = np.full(GROUP_SIZE, ABSENT, np.int64)
         self._place[self.slots] = np.arange(len(self.slots))
+        # Series nearly always fill a group from its first slot on: then nobody has to look where they stand.
+        self._dense = len(self.slots) > 0 and int(self.slots[-1]) == len(self.slots) - 1
+        self._whole = False  # all is decoded
         self._steps: dict[int, tuple[Ints, Floats]] = {}
 
     @property
@@ -45,20 +48,26 @@ class SomeRollup:
         """Return how much memory this takes once everything is decoded."""
         return self.count.size * BYTES_PER_CELL
 
-    def places(self, slots: Ints) -> Ints:
-        """Return where the series of some slots stand; ABSENT where the block has none."""
-        return self._place[slots]
+    def places(self, slots: Ints, slot_last: int) -> tuple[Ints, bool]:
+        """Return where the series of some slots (ascending) stand, ABSENT where the block has none, and
+        whether it has all of them."""
+        if self._dense and slot_last < len(self.slots):
+            return slots, True
+        places = self._place[slots]
+        return places, not (places == ABSENT).any()
 
     def total(self, places: Ints) -> Floats:
         """Return the sums of some series, minute by minute; meaningless where the count is 0."""
         self._decode(places)
         return self._total[places]
 
-    def steps(self, places: Ints, minutes: int) -> tuple[Ints, Floats]:
+    def steps(self, places: Ints, minutes: int) -> tuple[Ints | Counts, Floats]:
         """Return counts and sums of some series, of each step of so many minutes of the span."""
+        if minutes == 1:
+            return self.count[places], self.total(places)
         found = self._steps.get(minutes)
         if found is None:
-            if len(places) * 2 < len(self.slots):
+            if not self._whole and len(places) * 2 < len(self.slots):
                 return _stepped(self.count[places], self.total(places), minutes)
             self.decode_all()
             found = _stepped(self.count, self._total, minutes)
@@ -73,12 +82,13 @@ class SomeRollup:
         self._decode(np.arange(len(self.slots)))
 
     def _decode(self, places: Ints) -> None:
-        if self._known[places].all():
+        if self._whole or self._known[places].all():
             return
         for place in places[~self._known[places]].tolist():
             self._decode_one(place)
             self._known[place] = True
         if self._known.all():
+            self._whole = True
             self._columns.let_go()
 
     def _decode_one(self, place: int) -> None:
@@ -134,7 +144,5 @@ def _starts(classes: Bytes, sizes: Ints) -> Ints:
 
 
 def _stepped(count: Counts, total: Floats, minutes: int) -> tuple[Ints, Floats]:
-    if minutes == 1:
-        return count.astype(np.int64), total
     shape = (len(count), SPAN_MINUTES // minutes, minutes)
     return count.reshape(shape).sum(axis=2, dtype=np.int64), total.reshape(shape).sum(axis=2)

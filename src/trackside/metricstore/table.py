@@ -5,6 +5,7 @@ Knows neither blocks nor memory; what they have is added to it span by span.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,8 +16,7 @@ from trackside.metricstore.samples import Cells
 AT_MS_MAX = 1 << 53  # beyond any clock; what a float still tells exactly
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """From when to when, the end left out, in which steps."""
 
     start_ms: int
@@ -58,14 +58,18 @@ class Table:
 
     def __init__(self, series: int, windows: Sequence[Window]) -> None:
         self._columns: list[slice] = []
-        steps: list[int] = []
+        pieces: list[Ints] = []
+        size, last = 0, -1
         for own in windows:
-            known = 1 if steps and steps[-1] == own.first_step else 0  # a step of two spans is one column
-            self._columns.append(slice(len(steps) - known, len(steps) - known + own.steps))
-            steps.extend(range(own.first_step + known, own.last_step + 1))
-        self.steps = np.array(steps, np.int64)
-        self._count = np.zeros((series, len(steps)), np.int64)
-        self._total = np.zeros((series, len(steps)))
+            first = own.first_step
+            known = 1 if last == first else 0  # a step of two spans is one column
+            self._columns.append(slice(size - known, size - known + own.steps))
+            last = own.last_step
+            pieces.append(np.arange(first + known, last + 1))
+            size += last + 1 - first - known
+        self.steps = np.concatenate(pieces) if pieces else np.empty(0, np.int64)
+        self._count = np.zeros((series, size), np.int64)
+        self._total = np.zeros((series, size))
 
     def of(self, number: int) -> tuple[Ints, Floats]:
         """Return the part of the table that a window adds to; its first column is the window's first step."""

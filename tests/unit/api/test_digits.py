@@ -29,7 +29,7 @@ def test_lists_of_any_numbers_can_be_told(given_: list[float]) -> None:
 def test_rows_have_six_decimals(given_: list[float]) -> None:
     rows = rows_of(np.array(given_, np.float64), before=1, end="]")
     assert rows is not None
-    rows[:, 0] = words_of([",["])[0]
+    rows[:, 0] = words_of([b",["])[0]
     told = json.loads(b"[" + rows.tobytes()[1:] + b"]")
     assert told == [[pytest.approx(one, abs=0.000000501, rel=1e-12)] for one in given_]
 
@@ -50,5 +50,5 @@ def test_a_row_is_one_json_number(number: float, text: str) -> None:
 
 
 def test_texts_are_as_wide_as_the_longest() -> None:
-    assert words_of(["a", "bcdef", ""]).tobytes() == b"a       bcdef           "
+    assert words_of([b"a", b"bcdef", b""]).tobytes() == b"a       bcdef           "
     assert words_of([]).shape == (0, 0)

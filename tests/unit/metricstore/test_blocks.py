@@ -76,8 +76,9 @@ def test_a_rollup_survives_its_block(given_: Samples) -> None:
 def test_some_series_of_a_rollup_are_those_of_all(given_: Samples, wanted: list[int]) -> None:
     data = rollup.encode(ROW, rollup.of_cells(ROW, summed(given_, 60_000, extremes=True)))
     whole, some = rollup.decode(ROW, data), SomeRollup(ROW, data)
-    places = some.places(np.array(wanted))
+    places, all_there = some.places(np.array(wanted), wanted[-1])
     there = places[places != ABSENT]
+    assert all_there == (len(there) == len(wanted))
     assert some.slots[there].tolist() == [slot for slot in wanted if slot in whole.slots]
     assert some.total(there).tolist() == whole.total[there].tolist()
     for minutes in (1, 5, 240):

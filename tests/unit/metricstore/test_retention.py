@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.unit.metricstore.counting import Counting
 from trackside.domain.job import JobId
 from trackside.domain.metric import Sample
+from trackside.domain.readings import readings_of
 from trackside.metricstore import embedded, names
 from trackside.metricstore.embedded import EmbeddedMetricStore
 from trackside.metricstore.layout import SPAN_MS
@@ -180,14 +181,19 @@ def test_thirty_days_of_short_jobs_level_off(store: EmbeddedMetricStore, clock: 
     assert len(newest) == 2
 
 
+@pytest.mark.parametrize("in_rows", [False, True])
 def test_memory_stays_bounded_when_jobs_come_and_go(
-    store: EmbeddedMetricStore, monkeypatch: pytest.MonkeyPatch
+    store: EmbeddedMetricStore, monkeypatch: pytest.MonkeyPatch, *, in_rows: bool
 ) -> None:
     monkeypatch.setattr(names, "SERIES_CACHED_MAX", 50)
     monkeypatch.setattr(embedded, "HEAD_SAMPLES_MAX", 500)
     for number in range(400):
         job = JobId(f"job-{number}")
-        store.append([sample(T0 + number, number, job=job, task=f"worker-{task}") for task in range(3)])
+        some = [sample(T0 + number, number, job=job, task=f"worker-{task}") for task in range(3)]
+        if in_rows:
+            store.append_readings(readings_of(some))
+        else:
+            store.append(some)
     assert len(store._writing._intake._names._ids) <= 53
     assert len(store._head) <= 503
     assert asked(store, MINUTE_MS, job=JobId("job-7")) == {T0: 7.0}

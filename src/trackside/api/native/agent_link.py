@@ -5,6 +5,7 @@ from typing import Protocol
 
 import msgspec
 
+from trackside.api import native
 from trackside.api.native.node_clocks import NodeClocks, boot_ms
 from trackside.api.operation import Call, Operation, Param
 from trackside.domain import rules
@@ -18,7 +19,8 @@ from trackside.service.errands import Errands
 
 ORDER_WAIT_SECONDS_MAX = 60.0
 DISK_BYTES_MAX = 2**62
-PREFIX = "/api/trackside/v1/agent"
+GONE_REMEMBERED_MAX = 10_000
+PREFIX = f"{native.PREFIX}/agent"
 
 
 class Nodes(Protocol):
@@ -60,6 +62,7 @@ class AgentLink:
         self._interval_seconds = interval_seconds
         self._boot_ms = boot_ms
         self._node_clocks = NodeClocks()
+        self._gone: set[JobId] = set()
         self.reports_applied = 0
 
     def operations(self) -> tuple[Operation, ...]:
@@ -163,11 +166,23 @@ class AgentLink:
             if report.measured is not None:
                 every += report.measured.readings or readings_of(report.measured.samples)
         jobs = frozenset[JobId]().union(*map(jobs_of, every))
-        gone = frozenset(job_id for job_id in jobs if self._store.get(job_id) is None)
+        gone = frozenset(job_id for job_id in jobs if self._is_gone(job_id))
         if not gone:
             return every
         left = [without(readings, gone) for readings in every]
         return [readings for readings in left if readings is not None]
+
+    def _is_gone(self, job_id: JobId) -> bool:
+        """Say whether a job was deleted: remembered, for asking the store costs more than taking its samples,
+        and a node may have hours of them. Ids are never given twice."""
+        if job_id in self._gone:
+            return True
+        if self._store.get(job_id) is not None:
+            return False
+        if len(self._gone) >= GONE_REMEMBERED_MAX:
+            self._gone.clear()
+        self._gone.add(job_id)
+        return True
 
 
 class _Told:
