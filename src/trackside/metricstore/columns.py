@@ -25,7 +25,7 @@ WIDTH_BITS = 4  # above them: how wide its numbers are, so that like are packed 
 WIDTHS = np.array([0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 7.0, 8.0, 12.0, 20.0])  # in bits
 WIDTHS_FROM = 2048  # numbers; of fewer it is not worth it
 LOOKED_AT = 8  # numbers of each segment, to guess its decimals
-MIDDLE_OF_SOME_FROM = 64  # numbers of a segment
+SOME_FROM = 64  # numbers of a segment: of so many some tell what they are like
 WHOLE_MAX = float(1 << 53)  # up to here a float tells whole numbers apart
 
 _SMALL = ChunkConfig()
@@ -141,12 +141,12 @@ def _pack_whole(values: Floats, decimals: Bytes, parts: Segments) -> list[bytes]
     off, middles = _from_middles(whole, parts)
     steps = np.diff(whole, prepend=0)
     steps[parts.starts] = 0
-    bits = [np.add.reduceat(_bits(one), parts.starts) for one in (off, steps)]
+    bits = [_bits(one, parts) for one in (off, steps)]
     stepped = bits[1] < bits[0]
     rest = np.where(parts.spread(stepped), steps, off)
     widths = np.zeros(len(parts), np.uint8)
     if len(rest) >= WIDTHS_FROM:
-        widths = np.searchsorted(WIDTHS, np.minimum(*bits) / parts.sizes).astype(np.uint8)
+        widths = np.searchsorted(WIDTHS, np.minimum(*bits)).astype(np.uint8)
     kinds = decimals | np.where(stepped, DIFFERENCES, 0).astype(np.uint8) | (widths << WIDTH_BITS)
     bases = np.where(stepped, whole[parts.starts], middles)
     present = np.unique(widths)
@@ -177,11 +177,10 @@ def _unpack_whole(kinds: Bytes, bases: bytes, rest: bytes, parts: Segments) -> F
 def _from_middles(whole: Ints, parts: Segments) -> tuple[Ints, Ints]:
     """Return what each number is off from the middle of its segment, and the middles.
 
-    These are medians, of every fourth number where there are many: any number will do, this one is near most.
+    These are medians of some of them: any number will do, this one is near most.
     """
-    if len(parts) and (parts.sizes == parts.sizes[0]).all():
-        size = int(parts.sizes[0])
-        some = whole.reshape(len(parts), size)[:, :: 4 if size >= MIDDLE_OF_SOME_FROM else 1]
+    some = _some_of_each(whole, parts)
+    if some is not None:
         middle = some.shape[1] // 2
         middles: Ints = np.partition(some, middle, axis=1)[:, middle]
         return whole - parts.spread(middles), middles
@@ -191,10 +190,23 @@ def _from_middles(whole: Ints, parts: Segments) -> tuple[Ints, Ints]:
     return whole - parts.spread(middles), middles
 
 
-def _bits(numbers: Ints) -> Floats:
-    """Return about how many bits each number takes."""
-    bits: Floats = np.log2((1.0 + np.abs(numbers)).astype(np.float32))  # six times as fast as of 64 bits
-    return bits
+def _bits(numbers: Ints, parts: Segments) -> Floats:
+    """Return about how many bits a number of each segment takes."""
+    some = _some_of_each(numbers, parts)
+    bits = np.log2((1.0 + np.abs(numbers if some is None else some)).astype(np.float32))  # soon, not exactly
+    if some is not None:
+        means: Floats = bits.mean(axis=1)
+        return means
+    return np.add.reduceat(bits, parts.starts) / parts.sizes
+
+
+def _some_of_each(numbers: Ints, parts: Segments) -> Ints | None:
+    """Return enough numbers of each segment to judge it by, if all are of one length: every fourth where
+    there are many."""
+    if not len(parts) or (parts.sizes != parts.sizes[0]).any():
+        return None
+    size = int(parts.sizes[0])
+    return numbers.reshape(len(parts), size)[:, :: 4 if size >= SOME_FROM else 1]
 
 
 def _of_widths(present: Bytes, widths: Bytes, parts: Segments) -> Iterator[slice | Bools]:
