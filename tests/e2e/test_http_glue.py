@@ -723,6 +723,20 @@ def test_headers_have_a_limit(strict_port: int) -> None:
         assert everything(connection).startswith(b"HTTP/1.1 431 ")
 
 
+def test_heads_are_counted_one_by_one(strict_port: int) -> None:
+    """Requests that come in a stream, each cut somewhere in its head, are no large head."""
+    request = b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Some: " + b"a" * 300 + b"\r\n\r\n"
+    stream = request * 20
+    with socket.create_connection(("127.0.0.1", strict_port), timeout=DEADLINE_SECONDS) as connection:
+        received = b""
+        for first in range(0, len(stream), 500):
+            connection.sendall(stream[first : first + 500])
+            whole = (first + 500) // len(request)
+            while received.count(b"HTTP/1.1 200 ") < min(whole, 20):
+                received += connection.recv(65536)
+        assert received.count(b"HTTP/1.1 200 ") == 20
+
+
 def test_there_is_a_limit_to_connections() -> None:
     with live(app(), Limits(connections_max=2)) as port:
         first, second = (

@@ -5,29 +5,23 @@ is worth more time than most answers take. Knows nothing of what is answered.
 """
 
 import asyncio
-import http
-import time
 from collections import deque
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
-from email.utils import formatdate
 from typing import cast
 
-import httptools
 import msgspec
 
 from trackside.api.body import BodyLimits
 from trackside.api.deadline import Deadline, Wait
+from trackside.api.http_text import head_of
 from trackside.api.message import Answer, Application, Request
+from trackside.api.request_reader import BadRequest, RequestReader
 from trackside.api.streaming import let_go, send_pieces
-from trackside.domain.errors import TooLarge, TracksideError
+from trackside.domain.errors import TracksideError
 
 NO_CONTENT = (204, 304)
 JOINED_BYTES_MAX = 64 * 1024  # a larger answer is not copied behind its head
-_STATUS_LINES = {
-    status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode("ascii"))
-    for status in http.HTTPStatus
-}
 _JSON = (b"content-type", b"application/json")
 _STOPPING = "The server is stopping; try again in a moment."
 
@@ -56,10 +50,6 @@ class Port:
     empty: asyncio.Event = field(default_factory=asyncio.Event)  # there is no connection left
 
 
-class _Refused(Exception):
-    """The request is refused while it is parsed; the parser stops at it."""
-
-
 class _Waiting(msgspec.Struct):
     """A request whose turn has not come; one whose body is not taken has its answer already."""
 
@@ -69,25 +59,20 @@ class _Waiting(msgspec.Struct):
 
 
 class Connection(asyncio.Protocol):
-    """One connection: reads requests, has them answered in their order, and keeps to the limits."""
+    """One connection: has its requests answered in their order, and keeps to the limits."""
 
     def __init__(self, port: Port) -> None:
         self._port = port
         self._limits = port.limits
         self._loop = asyncio.get_running_loop()
+        self._reader = RequestReader(self, port.bodies)
         self._deadline = Deadline(self._loop, self._too_slow)
-        self._parser = httptools.HttpRequestParser(self)
-        # What follows a request that wants the connection closed is passed over, not an error.
-        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self._transport: asyncio.Transport
         self._queue: deque[_Waiting] = deque()
         self._busy = False  # an answer is under way
-        self._drained: asyncio.Future[None] | None = None  # somebody waits until more can be written
-        self._full = False
+        self._full = False  # the client does not read what it was sent
+        self._drained: asyncio.Future[None] | None = None  # somebody waits until it has
         self.lost = False
-        self._forget_request()
-        self._in_head = self._in_body = False
-        self._head_bytes = 0
 
     # The transport's side
 
@@ -107,34 +92,31 @@ class Connection(asyncio.Protocol):
         self.lost = True
         self._deadline.close()
         self._queue.clear()
-        self._end_body()
+        self._reader.close()
         self.resume_writing()
         self._port.connections.discard(self)
         if not self._port.connections:
             self._port.empty.set()
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came, and keep a deadline running exactly while a request is incomplete."""
+        """Read what came, and keep a deadline running exactly while a request is incomplete."""
         if self._transport.is_closing():
             return
-        deadline = self._deadline
+        deadline, reader = self._deadline, self._reader
         if deadline.wait is Wait.NEXT_REQUEST:
-            deadline.wait = None
+            deadline.clear()
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            pass  # it is answered as if it had not asked to be anything else
-        except httptools.HttpParserError:
-            self._refuse(400, self._refusal or "Invalid HTTP request received.")
+            reader.feed(data)
+        except BadRequest as error:
+            self._refuse(400, str(error))
         if self._transport.is_closing():
             return
-        if self._in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > self._limits.head_bytes_max:
+        if reader.in_head:
+            if reader.head_bytes > self._limits.head_bytes_max:
                 self._refuse(431, "The request line and headers are too large.")
             elif deadline.wait is None:
                 deadline.set(Wait.HEAD, self._limits.head_seconds)
-        elif self._in_body:
+        elif reader.in_body:
             if deadline.wait is not Wait.BODY:
                 deadline.set(Wait.BODY, self._limits.body_seconds)
         elif deadline.wait is None and not self._busy:
@@ -153,71 +135,31 @@ class Connection(asyncio.Protocol):
             self._drained.set_result(None)
         self._go_on()
 
-    # The parser's side
+    # The reader's side
 
-    def on_message_begin(self) -> None:
-        """Note that a request began."""
-        self._forget_request()
-        self._in_head = True
-        self._head_bytes = 0
-
-    def on_url(self, url: bytes) -> None:
-        """Take the request's target, which may come in parts."""
-        self._url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header."""
-        text = name.lower().decode("latin-1")
-        self._headers[text] = value.strip(b" \t").decode("latin-1")
-        if text == "host":
-            self._hosts += 1
-
-    def on_headers_complete(self) -> None:
-        """Refuse a request whose Host is missing or not one, and a body that is too large."""
-        if self._hosts != 1:
-            self._refusal = "Exactly one Host header is expected."
-            raise _Refused
-        path, query = _split(self._url)
-        self._request = Request(self._parser.get_method().decode("ascii"), path, query, self._headers)
-        self._keep_alive = self._parser.get_http_version() != "1.0" and self._parser.should_keep_alive()
-        self._in_head, self._in_body = False, True
-        length = self._headers.get("content-length")
-        if length is not None:
-            try:
-                self._port.bodies.announced(int(length))
-            except TooLarge as error:
-                self._refuse_body(error)
-                return
-        if self._headers.get("expect", "").lower() == "100-continue" and not self._busy:
+    def body_is_awaited(self) -> None:
+        """Ask for a body that waits to be asked for, unless words would be taken for another's answer."""
+        if not self._busy:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    def on_body(self, body: bytes) -> None:
-        """Take a piece of the body, unless nobody wants it."""
-        if self._unwanted:
-            return
-        self._chunks.append(body)
-        self._size += len(body)
-        try:
-            self._port.bodies.arrived(len(body), so_far=self._size)
-        except TracksideError as error:
-            self._refuse_body(error)
+    def take(self, request: Request, *, keep_alive: bool) -> None:
+        """Have a request answered, now or when those before it are."""
+        self._deadline.clear()
+        self._enqueue(_Waiting(request, keep_alive))
 
-    def on_message_complete(self) -> None:
-        """Have the request answered, now or when those before it are."""
-        self._in_body = False
-        self._deadline.wait = None
-        if self._unwanted:
-            if not self._busy and not self._transport.is_closing():
-                self._deadline.set(Wait.NEXT_REQUEST, self._limits.idle_seconds)
-            return
-        if self._chunks:
-            self._request.body = b"".join(self._chunks)
-            self._end_body()
-        self._take(_Waiting(self._request, self._keep_alive))
+    def refuse_body(self, request: Request, error: TracksideError, *, keep_alive: bool) -> None:
+        """Answer a request whose body is not taken."""
+        self._enqueue(_Waiting(request, keep_alive, self._port.app.refuse(request, error)))
+
+    def passed_over(self) -> None:
+        """Wait for the next request after one whose body was not taken."""
+        self._deadline.clear()
+        if not self._busy and not self._transport.is_closing():
+            self._deadline.set(Wait.NEXT_REQUEST, self._limits.idle_seconds)
 
     # Answering
 
-    def _take(self, waiting: _Waiting) -> None:
+    def _enqueue(self, waiting: _Waiting) -> None:
         if self._busy or self._full:
             self._queue.append(waiting)
             self._transport.pause_reading()
@@ -257,11 +199,12 @@ class Connection(asyncio.Protocol):
 
     def _write_answer(self, waiting: _Waiting, answer: Answer, content: bytes) -> None:
         """Send a whole answer; one without content has neither body nor length."""
+        keep_alive = self._keep_alive_of(waiting)
         if answer.status in NO_CONTENT:
             content = b""
-            head = self._head(waiting, answer, [])
+            head = head_of(answer, keep_alive=keep_alive)
         else:
-            head = self._head(waiting, answer, [b"content-length: %d\r\n" % len(content)])
+            head = head_of(answer, b"content-length: %d\r\n" % len(content), keep_alive=keep_alive)
             if waiting.request.method == "HEAD":
                 content = b""
         if len(content) <= JOINED_BYTES_MAX:
@@ -274,9 +217,8 @@ class Connection(asyncio.Protocol):
     async def _stream(self, waiting: _Waiting, answer: Answer) -> bool:
         assert not isinstance(answer.content, bytes), "what is whole is not streamed"
         chunked = self._keep_alive_of(waiting)  # else the end of the connection is the end of the answer
-        self._transport.write(
-            self._head(waiting, answer, [b"transfer-encoding: chunked\r\n"] if chunked else [])
-        )
+        more = [b"transfer-encoding: chunked\r\n"] if chunked else []
+        self._transport.write(head_of(answer, *more, keep_alive=chunked))
         try:
             if waiting.request.method == "HEAD":
                 return True
@@ -284,20 +226,10 @@ class Connection(asyncio.Protocol):
         finally:
             await let_go(answer.content)
 
-    def _head(self, waiting: _Waiting, answer: Answer, more: list[bytes]) -> bytes:
-        lines = [
-            _STATUS_LINES[answer.status],
-            _date_line(),
-            *[b"%b: %b\r\n" % pair for pair in answer.headers],
-        ]
-        lines += more
-        lines.append(b"\r\n" if self._keep_alive_of(waiting) else b"connection: close\r\n\r\n")
-        return b"".join(lines)
-
     def _answered(self, waiting: _Waiting) -> None:
         if not self._keep_alive_of(waiting):
             self._transport.close()
-        elif not (self._in_head or self._in_body):
+        elif not (self._reader.in_head or self._reader.in_body):
             self._deadline.set(Wait.NEXT_REQUEST, self._limits.idle_seconds)
 
     def _keep_alive_of(self, waiting: _Waiting) -> bool:
@@ -319,78 +251,31 @@ class Connection(asyncio.Protocol):
 
     def stop(self) -> None:
         """Close as soon as nothing is being answered."""
-        if not self._busy and not self._in_body:
+        if not self._busy and not self._reader.in_body:
             self._transport.close()
 
     def cut(self) -> None:
         """Close now; tell a client that is still sending why."""
-        if self._in_body:
+        if self._reader.in_body:
             self._refuse(503, _STOPPING)
         else:
             self._transport.abort()
 
-    def _refuse_body(self, error: TracksideError) -> None:
-        """Answer a request whose body is not taken: the rest of it is passed over."""
-        self._unwanted = True
-        self._end_body()
-        answer = self._port.app.refuse(self._request, error)
-        self._take(_Waiting(self._request, self._keep_alive, answer))
-
     def _too_slow(self) -> None:
-        if not (self._in_head or self._in_body):
+        reader = self._reader
+        if not (reader.in_head or reader.in_body):
             self._transport.close()  # nothing was asked, so nothing is answered
             return
-        self._refuse(408, f"The request's {'body' if self._in_body else 'headers'} did not arrive in time.")
+        self._refuse(408, f"The request's {'body' if reader.in_body else 'headers'} did not arrive in time.")
 
     def _refuse(self, status: int, message: str) -> None:
         """Say no and close; only close where words would be taken for another request's answer."""
         self._deadline.clear()
         if self._transport.is_closing():
             return
-        if not (self._busy or self._queue or (self._in_body and self._unwanted)):
+        reader = self._reader
+        if not (self._busy or self._queue or (reader.in_body and reader.unwanted)):
             content = msgspec.json.encode({"code": str(status), "message": message})
             nobody = _Waiting(Request("", b"", b"", {}), keep_alive=False)
             self._write_answer(nobody, Answer(status, [_JSON]), content)
         self._transport.close()
-
-    def _forget_request(self) -> None:
-        self._url = b""
-        self._headers: dict[str, str] = {}
-        self._hosts = 0
-        self._chunks: list[bytes] = []
-        self._size = 0  # of the body, while it is counted
-        self._unwanted = False  # the rest of the body is passed over
-        self._refusal = ""  # what else than "invalid" is to be said of it
-
-    def _end_body(self) -> None:
-        self._port.bodies.ended(self._size)
-        self._chunks, self._size = [], 0
-
-
-def _split(url: bytes) -> tuple[bytes, bytes]:
-    """Return path and query of a request's target; raise for what is none."""
-    if not url.isascii():
-        raise _Refused
-    if url.startswith(b"/") and b"#" not in url:
-        path, _, query = url.partition(b"?")
-        return path, query
-    parsed = httptools.parse_url(url)
-    return parsed.path or b"/", parsed.query or b""
-
-
-class _Dates:
-    """The line with the time, which is the same for a second."""
-
-    def __init__(self) -> None:
-        self._second = 0
-        self._line = b""
-
-    def __call__(self) -> bytes:
-        second = int(time.time())
-        if second != self._second:
-            self._second = second
-            self._line = b"date: %b\r\n" % formatdate(second, usegmt=True).encode("ascii")
-        return self._line
-
-
-_date_line = _Dates()

@@ -1,0 +1,150 @@
+"""Knows how the bytes of a connection become requests, and which of them are none; knows no sockets.
+
+The parser is httptools': its callbacks are the methods that begin with `on_`.
+"""
+
+from typing import Protocol
+
+import httptools
+
+from trackside.api.body import BodyLimits
+from trackside.api.http_text import split_target
+from trackside.api.message import Request
+from trackside.domain.errors import TooLarge, TracksideError
+
+
+class BadRequest(Exception):
+    """What came is no request; its text says why."""
+
+
+class _Refused(Exception):
+    """The request is refused while it is parsed; the parser stops at it."""
+
+
+class Taker(Protocol):
+    """Whoever takes requests."""
+
+    def body_is_awaited(self) -> None:
+        """Hear that the client waits to be asked for the body."""
+        ...
+
+    def take(self, request: Request, *, keep_alive: bool) -> None:
+        """Take a whole request."""
+        ...
+
+    def refuse_body(self, request: Request, error: TracksideError, *, keep_alive: bool) -> None:
+        """Hear that a request's body is not taken: what is left of it is passed over."""
+        ...
+
+    def passed_over(self) -> None:
+        """Hear that the end of such a body was reached."""
+        ...
+
+
+class RequestReader:
+    """Reads one request after the other."""
+
+    def __init__(self, taker: Taker, bodies: BodyLimits) -> None:
+        self._taker = taker
+        self._bodies = bodies
+        self._parser = httptools.HttpRequestParser(self)
+        # What follows a request that wants the connection closed is passed over, not an error.
+        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.in_head = False
+        self.head_bytes = 0  # of a head that is not whole, or a little more
+        self.in_body = False
+        self.unwanted = False  # the rest of the body is passed over
+        self._request = Request("", b"", b"", {})
+        self._keep_alive = False
+        self._begin()
+
+    def feed(self, data: bytes) -> None:
+        """Read what came; raise BadRequest."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            pass  # it is answered as if it had not asked to be anything else
+        except httptools.HttpParserError as error:
+            raise BadRequest(self._refusal or "Invalid HTTP request received.") from error
+        if self.in_head:
+            self.head_bytes += len(data)
+
+    def close(self) -> None:
+        """Let go of a body that is not whole."""
+        self._end_body()
+
+    def on_message_begin(self) -> None:
+        """Note that a request began."""
+        self._begin()
+        self.in_head = True
+        self.head_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        """Take the request's target, which may come in parts."""
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header."""
+        text = name.lower().decode("latin-1")
+        self._headers[text] = value.strip(b" \t").decode("latin-1")
+        if text == "host":
+            self._hosts += 1
+
+    def on_headers_complete(self) -> None:
+        """Refuse a request whose Host is missing or not one, and a body that is too large."""
+        if self._hosts != 1:
+            self._refusal = "Exactly one Host header is expected."
+            raise _Refused
+        path, query = split_target(self._url)
+        self._request = Request(self._parser.get_method().decode("ascii"), path, query, self._headers)
+        self._keep_alive = self._parser.get_http_version() != "1.0" and self._parser.should_keep_alive()
+        self.in_head, self.in_body = False, True
+        length = self._headers.get("content-length")
+        if length is not None:
+            try:
+                self._bodies.announced(int(length))
+            except TooLarge as error:
+                self._refuse_body(error)
+                return
+        if self._headers.get("expect", "").lower() == "100-continue":
+            self._taker.body_is_awaited()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of the body, unless nobody wants it."""
+        if self.unwanted:
+            return
+        self._chunks.append(body)
+        self._size += len(body)
+        try:
+            self._bodies.arrived(len(body), so_far=self._size)
+        except TracksideError as error:
+            self._refuse_body(error)
+
+    def on_message_complete(self) -> None:
+        """Hand the request over."""
+        self.in_body = False
+        if self.unwanted:
+            self._taker.passed_over()
+            return
+        if self._chunks:
+            self._request.body = b"".join(self._chunks)
+            self._end_body()
+        self._taker.take(self._request, keep_alive=self._keep_alive)
+
+    def _refuse_body(self, error: TracksideError) -> None:
+        self.unwanted = True
+        self._end_body()
+        self._taker.refuse_body(self._request, error, keep_alive=self._keep_alive)
+
+    def _begin(self) -> None:
+        self._url = b""
+        self._headers: dict[str, str] = {}
+        self._hosts = 0
+        self._chunks: list[bytes] = []
+        self._size = 0  # of the body, while it is counted
+        self._refusal = ""  # what else than "invalid" is to be said of it
+        self.unwanted = False
+
+    def _end_body(self) -> None:
+        self._bodies.ended(self._size)
+        self._chunks, self._size = [], 0
