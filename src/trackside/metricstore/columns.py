@@ -179,8 +179,9 @@ def _from_middles(whole: Ints, parts: Segments) -> tuple[Ints, Ints]:
 
     These are medians of some of them: any number will do, this one is near most.
     """
-    some = _some_of_each(whole, parts)
-    if some is not None:
+    if len(parts) and (parts.sizes == parts.sizes[0]).all():
+        size = int(parts.sizes[0])
+        some = whole.reshape(len(parts), size)[:, :: 4 if size >= SOME_FROM else 1]
         middle = some.shape[1] // 2
         middles: Ints = np.partition(some, middle, axis=1)[:, middle]
         return whole - parts.spread(middles), middles
@@ -192,21 +193,9 @@ def _from_middles(whole: Ints, parts: Segments) -> tuple[Ints, Ints]:
 
 def _bits(numbers: Ints, parts: Segments) -> Floats:
     """Return about how many bits a number of each segment takes."""
-    some = _some_of_each(numbers, parts)
-    bits = np.log2((1.0 + np.abs(numbers if some is None else some)).astype(np.float32))  # soon, not exactly
-    if some is not None:
-        means: Floats = bits.mean(axis=1)
-        return means
-    return np.add.reduceat(bits, parts.starts) / parts.sizes
-
-
-def _some_of_each(numbers: Ints, parts: Segments) -> Ints | None:
-    """Return enough numbers of each segment to judge it by, if all are of one length: every fourth where
-    there are many."""
-    if not len(parts) or (parts.sizes != parts.sizes[0]).any():
-        return None
-    size = int(parts.sizes[0])
-    return numbers.reshape(len(parts), size)[:, :: 4 if size >= SOME_FROM else 1]
+    bits = np.log2((1.0 + np.abs(numbers)).astype(np.float32))  # six times as fast as of 64 bits
+    means: Floats = np.add.reduceat(bits, parts.starts) / parts.sizes
+    return means
 
 
 def _of_widths(present: Bytes, widths: Bytes, parts: Segments) -> Iterator[slice | Bools]:

@@ -148,7 +148,11 @@ class Metrics:
         """Return a value that differs whenever `minutes` would answer something else."""
         job = self._jobs.show(caller, job_id)
         span = grid_span(job, task_name, self._clock.now_ms())
-        return (job.revision, self._store.revision(job.id), span[1] if span else 0)
+        return (*self.version(job), span[1] if span else 0)
+
+    def version(self, job: Job) -> tuple[int, int]:
+        """Return a value that differs whenever the job or its samples do; take it before reading them."""
+        return (job.revision, self._store.revision(job.id))
 
 
 def grid_span(job: Job, task_name: str, now_ms: int) -> tuple[int, int] | None:

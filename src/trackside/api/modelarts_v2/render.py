@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from trackside.api.digits import list_of
-from trackside.api.modelarts_v2.encoded import EncodedCache
+from trackside.api.encoded import EncodedCache
 from trackside.api.modelarts_v2.sizes import FlavorLookup
 from trackside.api.modelarts_v2.translate_job import from_job
 from trackside.domain.job import Job

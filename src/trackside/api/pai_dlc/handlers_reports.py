@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import orjson
 
+from trackside.api.encoded import EncodedCache
 from trackside.api.operation import Call, Raw
 from trackside.api.pai_dlc.checks import (
     DAY_MS,
@@ -63,16 +64,23 @@ RESOURCE_TYPES = ("ECS", "Lingjun")
 SPEC_SORT_KEYS = ("CPU", "GPU", "Memory", "GmtCreateTime")
 SANITY_PHASES = ("CheckInit", "DeviceCheck", "SingleNodeCommCheck", "TwoNodeCommCheck", "AllNodeCommCheck")
 
+_pods_told: EncodedCache[bytes] = EncodedCache()
+
 
 async def get_job_metrics(call: Call) -> Raw:
     """Tell how much every pod used, step by step."""
     job, wanted, step = path_job(call), metric_type(call), step_ms(call)
     start, end = steps(call, step, now=now_ms())
-    found = await call.services.metrics.columns(
-        call.caller, job.id, metric=METRIC_TYPES[wanted][0], start_ms=start, end_ms=end, step_ms=step
-    )
+    key, version = (job.id, wanted, start, end, step), call.services.metrics.version(job)
+    pods = _pods_told.get(key, version)
+    if pods is None:
+        found = await call.services.metrics.columns(
+            call.caller, job.id, metric=METRIC_TYPES[wanted][0], start_ms=start, end_ms=end, step_ms=step
+        )
+        pods = b"".join(pod_metrics(job, found, wanted))
+        _pods_told.put(key, version, pods, size_bytes=len(pods))
     told = orjson.dumps({"JobId": job_id(job), "RequestId": call.request_id})
-    return Raw(content=b"".join([told[:-1], b',"PodMetrics":[', *pod_metrics(job, found, wanted), b"]}"]))
+    return Raw(content=b"".join([told[:-1], b',"PodMetrics":[', pods, b"]}"]))
 
 
 async def get_metrics(call: Call) -> CmsMetrics:

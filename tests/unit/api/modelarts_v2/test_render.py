@@ -12,8 +12,8 @@ from tests.unit.api.modelarts_v2.samples import (
     job_of,
     spec_of,
 )
+from trackside.api.encoded import ENTRY_OVERHEAD_BYTES, EncodedCache
 from trackside.api.modelarts_v2 import render
-from trackside.api.modelarts_v2.encoded import ENTRY_OVERHEAD_BYTES, EncodedCache
 from trackside.domain.job import Job, JobId, Record
 from trackside.domain.metric import Metric
 from trackside.domain.phase import Phase

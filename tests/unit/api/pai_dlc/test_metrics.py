@@ -50,6 +50,16 @@ def test_the_documented_example_is_answered_in_its_shape(api: Api, job_id: str) 
     assert isinstance(answer["PodMetrics"][0]["Metrics"][0]["Time"], int)
 
 
+def test_the_same_question_is_answered_anew_once_there_are_new_samples(api: Api, job_id: str) -> None:
+    asked = {"MetricType": "CpuCoreUsage", **WINDOW}
+    assert points(api, job_id, **asked) == points(api, job_id, **asked) == {"worker-0": [], "worker-1": []}
+    api.measure(job_id, "worker-0", Metric.CPU_PERCENT, {BASE: 2.0})
+    assert points(api, job_id, **asked)["worker-0"] == [(BASE, 2.0)]
+    api.measure(job_id, "worker-0", Metric.CPU_PERCENT, {BASE + 1000: 4.0})
+    assert points(api, job_id, **asked)["worker-0"] == [(BASE, 3.0)]
+    assert points(api, job_id, **{**asked, "MetricType": "MemoryUsage"})["worker-0"] == []
+
+
 @pytest.mark.parametrize("name", METRIC_TYPES)
 def test_every_type_has_its_unit(api: Api, job_id: str, name: str) -> None:
     metric, _ = METRIC_TYPES[name]
