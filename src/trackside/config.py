@@ -8,6 +8,7 @@ import msgspec
 
 from trackside.domain.errors import Invalid
 from trackside.domain.pool import QueuePolicy
+from trackside.domain.reach import reach_of
 from trackside.domain.resources import GIB, Accelerator, Flavor, Resources
 from trackside.domain.runtime import Runtime
 
@@ -97,6 +98,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     smtp_url: str = ""  # smtp://user@host:587 or smtps://user@host; empty: no mail is sent
     smtp_from: str = ""  # the address mail comes from
     smtp_password_file: str = ""
+    notify_hosts: tuple[str, ...] = ()  # hosts and networks that webhooks may be at; empty: anywhere
     flavors: tuple[FlavorSetting, ...] = ()
     engines: tuple[EngineSetting, ...] = ()
     queue_policy: str = "fifo"  # of the pool `default`, until it is given another
@@ -160,6 +162,7 @@ def _check(settings: Settings) -> None:
         raise Invalid(
             "smtp_url and smtp_from go together: where mail is sent through, and from whom it comes"
         )
+    reach_of(settings.notify_hosts)
     if settings.queue_policy not in tuple(QueuePolicy):
         names = ", ".join(QueuePolicy)
         raise Invalid(f"queue_policy must be one of {names}, not {settings.queue_policy!r}")

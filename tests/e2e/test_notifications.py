@@ -283,6 +283,38 @@ def test_the_command_line(server: LiveServer, admin: Person, receiver: Receiver,
         assert not any(part in refused.stderr for part in HIDDEN)
 
 
+def test_the_server_is_not_made_to_ask_itself_or_a_metadata_service(
+    server: LiveServer, admin: Person, receiver: Receiver
+) -> None:
+    for url, why in (
+        ("http://169.254.169.254/latest/very-secret-path", "metadata service"),
+        (f"{server.endpoint}/very-secret-path", "own port"),
+    ):
+        status, said = admin.call("PUT", f"{OWN}/topics/bad", {"url": url})
+        assert status == 400
+        assert why in json.dumps(said)
+        assert "very-secret" not in json.dumps(said)
+    assert admin.call("GET", f"{OWN}/topics")[1]["topics"] == []
+    add(admin, "good", url=receiver.url)
+    assert admin.call("POST", f"{OWN}/topics/good/test", {})[1]["delivered"]
+
+
+def test_topics_are_only_where_the_settings_allow(
+    own_server: LiveServer, receiver: Receiver, tmp_path: Path
+) -> None:
+    start_told(own_server, receiver)
+    own_server.stop()
+    with (tmp_path / "trackside.toml").open("a") as config:
+        config.write('notify_hosts = ["*.example.com", "10.0.0.0/8"]\n')
+    own_server.start()
+    admin = admin_of(own_server)
+    status, said = admin.call("PUT", f"{OWN}/topics/more", {"url": receiver.url})
+    assert (status, "notify_hosts" in json.dumps(said)) == (400, True)
+    outcome = admin.call("POST", f"{OWN}/topics/ops/test", {})[1]
+    assert (outcome["delivered"], "notify_hosts" in outcome["why"]) == (False, True)
+    assert receiver.got.empty()
+
+
 def test_only_admins_add_topics_unless_a_policy_says_so(server: LiveServer, admin: Person) -> None:
     status, made = admin.call("POST", f"{OWN}/users", {"name": "topic-viewer", "role": "viewer"})
     assert status == 201, made

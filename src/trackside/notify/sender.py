@@ -1,17 +1,21 @@
 """Knows how a notice reaches one topic: which format, which way, and what counts as having heard."""
 
+import asyncio
 import re
 from collections.abc import Callable
 from urllib.parse import parse_qsl, urlsplit
 
+from trackside.domain.errors import Invalid
 from trackside.domain.notice import Notice
 from trackside.domain.topic import Format, Topic, Undeliverable
 from trackside.notify.formats import post_of, refusal
 from trackside.notify.mail import Mailer
 from trackside.notify.message import message_of
-from trackside.notify.webhook import TIMEOUT_SECONDS, post
+from trackside.notify.route import NotAllowed, Route
+from trackside.notify.webhook import TIMEOUT_SECONDS, host_and_port, post
 from trackside.ports import Clock
 
+CHECK_SECONDS_MAX = 2.0  # for finding a host while somebody waits; it is found again when it is told
 SECRET_PART_LENGTH_MIN = 6  # a shorter part of an address is no password
 
 
@@ -24,17 +28,31 @@ class Sender:
         clock: Clock,
         link: Callable[[str], str],
         mailer: Mailer | None,
+        route: Route,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
         self._clock = clock
         self._link = link  # where a job is looked at, by its id
         self._mailer = mailer
+        self._route = route
         self._timeout_seconds = timeout_seconds
 
     @property
     def mails(self) -> bool:
         """Say whether there is a mail server."""
         return self._mailer is not None
+
+    async def check(self, topic: Topic) -> None:
+        """Raise Invalid if the topic may not be told where it is; a name that is not known yet may be."""
+        if topic.format is Format.EMAIL:
+            return  # mail goes through the one server that the settings name
+        try:
+            async with asyncio.timeout(CHECK_SECONDS_MAX):
+                await self._route.addresses(*host_and_port(topic.address))
+        except NotAllowed as error:
+            raise Invalid(f"the webhook's address is refused: {error}") from None
+        except OSError:  # also when finding it takes too long
+            return
 
     async def send(self, topic: Topic, notice: Notice, *, test: bool = False) -> None:
         """Tell a topic, or raise Undeliverable; its text holds no part of an address or secret."""
@@ -51,7 +69,9 @@ class Sender:
             await self._mailer.send(topic.address, message_of(notice, link, test=test), notice)
             return
         made = post_of(topic, notice, link=link, now_ms=self._clock.now_ms(), test=test)
-        status, answer = await post(made.url, made.body, made.headers, timeout_seconds=self._timeout_seconds)
+        status, answer = await post(
+            made.url, made.body, made.headers, route=self._route, timeout_seconds=self._timeout_seconds
+        )
         if 300 <= status < 400:
             raise Undeliverable(f"it answered {status}: redirects are not followed")
         if not 200 <= status < 300:

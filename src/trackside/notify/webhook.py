@@ -6,13 +6,15 @@ Uses the event loop, so that a receiver that hangs holds no thread. No sentence 
 import asyncio
 import base64
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from urllib.parse import unquote, urlsplit
 
 import httptools
 
 from trackside.domain.topic import Undeliverable
+from trackside.notify.route import NotAllowed, Route
 
 TIMEOUT_SECONDS = 10.0  # for everything: finding, connecting, sending and the answer
 ANSWER_BYTES_MAX = 64 * 1024
@@ -21,14 +23,21 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 async def post(
-    url: str, body: bytes, headers: Mapping[str, str], *, timeout_seconds: float = TIMEOUT_SECONDS
+    url: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    route: Route,
+    timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> tuple[int, bytes]:
     """Send a body; return the status and the body of the answer. Raise Undeliverable if there is none."""
     try:
         async with asyncio.timeout(timeout_seconds):
-            return await _exchange(url, body, headers)
+            return await _exchange(url, body, headers, route)
     except TimeoutError:
         raise Undeliverable(f"it did not answer within {timeout_seconds:g} s", silent=True) from None
+    except NotAllowed as error:
+        raise Undeliverable(str(error), silent=True) from None
     except ssl.SSLCertVerificationError as error:
         raise Undeliverable(f"its certificate is not trusted: {error.verify_message}", silent=True) from None
     except OSError as error:
@@ -43,18 +52,38 @@ def trusted() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-async def _exchange(url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
+def host_and_port(url: str) -> tuple[str, int]:
+    """Return where an address leads."""
     parts = urlsplit(url)
     assert parts.hostname is not None, "checked when the topic was made"
-    port = parts.port or DEFAULT_PORTS[parts.scheme]
-    secure = trusted() if parts.scheme == "https" else None
-    reader, writer = await asyncio.open_connection(parts.hostname, port, ssl=secure, limit=READ_BYTES)
+    return parts.hostname, DEFAULT_PORTS[parts.scheme] if parts.port is None else parts.port
+
+
+async def _exchange(url: str, body: bytes, headers: Mapping[str, str], route: Route) -> tuple[int, bytes]:
+    host, port = host_and_port(url)
+    secure = url.lower().startswith("https:")
+    addresses = await route.addresses(host, port)
+    reader, writer = await _connected(addresses, port, name=host if secure else None)
     try:
         writer.write(_head(url, body, headers) + body)
         await writer.drain()
         return await _answer(reader)
     finally:
         writer.transport.abort()  # closing politely would wait for the other side
+
+
+async def _connected(
+    addresses: Sequence[str], port: int, *, name: str | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to the first address that answers; with a name, it must show a certificate of that name."""
+    secure = None if name is None else trusted()
+    for address in addresses[:-1]:
+        with suppress(OSError):
+            return await asyncio.open_connection(
+                address, port, ssl=secure, server_hostname=name, limit=READ_BYTES
+            )
+    last = addresses[-1]
+    return await asyncio.open_connection(last, port, ssl=secure, server_hostname=name, limit=READ_BYTES)
 
 
 def _head(url: str, body: bytes, headers: Mapping[str, str]) -> bytes:

@@ -40,6 +40,10 @@ class TopicSender(Protocol):
         """Say whether there is a mail server."""
         ...
 
+    async def check(self, topic: Topic) -> None:
+        """Raise Invalid if the topic may not be told where it is."""
+        ...
+
     async def send(self, topic: Topic, notice: Notice, *, test: bool = False) -> None:
         """Tell a topic, or raise Undeliverable."""
         ...
@@ -81,6 +85,7 @@ class Topics:
         check_topic(topic)
         if topic.format is Format.EMAIL and not self._sender.mails:
             raise Invalid("this server cannot send mail: set smtp_url and smtp_from in its configuration")
+        await self._sender.check(topic)
         async with self._changing:
             former = self._topics.get(topic.name)
             if former is not None and not former.open_to(caller.project_id):

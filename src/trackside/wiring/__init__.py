@@ -23,9 +23,11 @@ from trackside.clock import SystemClock
 from trackside.config import Settings
 from trackside.domain.errors import Invalid
 from trackside.domain.job import ProjectId
+from trackside.domain.reach import reach_of
 from trackside.engine.local import LocalEngine
 from trackside.notify.mail import Mailer, mail_server
 from trackside.notify.notifier import Notifier
+from trackside.notify.route import Route
 from trackside.notify.sender import Sender
 from trackside.persistence.stores import Stores
 from trackside.ports import Clock
@@ -61,6 +63,7 @@ class Parts:
     work: Work
     access: Access
     notifier: Notifier
+    route: Route
     hangs: HangWatch
     services: Services
     dialects: Sequence[Dialect]
@@ -75,7 +78,8 @@ def build(settings: Settings) -> Parts:
     link_key = bootstrap.kept_secret(places.data_dir / "link.key").encode()
     documents, tokens = Documents(places.stores.documents), Tokens(key=link_key, clock=clock)
     access = build_access(settings, places.stores, documents, tokens, link_key, clock)
-    services, notifier = _services(settings, places, work, access, documents, tokens, link_key, clock)
+    route = Route(reach_of(settings.notify_hosts))
+    services, notifier = _services(settings, places, work, access, documents, tokens, link_key, route, clock)
     hangs = HangWatch(
         places.stores.jobs,
         places.metrics,
@@ -107,7 +111,7 @@ def build(settings: Settings) -> Parts:
         pages={"/metrics": _metrics_page(settings, places, work.engine, access, tallies, own, clock)},
         tallies=tallies,
     )
-    return Parts(settings, places, work, access, notifier, hangs, services, dialects, app)
+    return Parts(settings, places, work, access, notifier, route, hangs, services, dialects, app)
 
 
 def _services(
@@ -118,6 +122,7 @@ def _services(
     documents: Documents,
     tokens: Tokens,
     link_key: bytes,
+    route: Route,
     clock: Clock,
 ) -> tuple[Services, Notifier]:
     jobs = work.jobs
@@ -126,6 +131,7 @@ def _services(
     sender = Sender(
         clock=clock,
         mailer=_mailer(settings),
+        route=route,
         link=lambda job_id: f"{logs.endpoint}{native.PREFIX}/jobs/{job_id}",
     )
     topics = Topics(store=places.stores.topics, clock=clock, sender=sender, asked=notification.asked_of)
@@ -196,6 +202,7 @@ async def run(parts: Parts, *, started: Callable[[str], None]) -> None:
         endpoint = _endpoint(parts.settings, port)
         bootstrap.announce(parts.places.data_dir, endpoint)
         parts.services.logs.endpoint = endpoint
+        parts.route.own_port = port
         background.append(asyncio.create_task(parts.work.supervisor.run()))
         background.append(asyncio.create_task(parts.notifier.run()))
         background.append(asyncio.create_task(parts.hangs.run()))

@@ -18,6 +18,7 @@ from trackside.domain.job import Job
 from trackside.domain.phase import Phase
 from trackside.domain.topic import Format, Topic
 from trackside.notify.notifier import BACKOFF_SECONDS, Notifier
+from trackside.notify.route import Route
 from trackside.notify.sender import Sender
 from trackside.persistence import Stores, open_stores
 from trackside.ports import EventQuery, Update
@@ -46,7 +47,13 @@ async def running(
     clock = SystemClock()
     notifier = Notifier(
         stores.outbox,
-        Sender(clock=clock, link=lambda job: f"http://x/{job}", mailer=None, timeout_seconds=timeout_seconds),
+        Sender(
+            clock=clock,
+            link=lambda job: f"http://x/{job}",
+            mailer=None,
+            route=Route(),
+            timeout_seconds=timeout_seconds,
+        ),
         clock,
         topics=lambda: known,
         recipients=lambda notice: known,

@@ -1,20 +1,25 @@
 """Posting to real receivers that behave well, badly, or not at all."""
 
 import asyncio
+import socket
 import ssl
 import subprocess
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.servers.receiver import Receiver, Reply, unused_port
+from trackside.domain.reach import reach_of
 from trackside.domain.topic import Undeliverable
 from trackside.notify import webhook
-from trackside.notify.webhook import post
+from trackside.notify.route import Route
 
 pytestmark = pytest.mark.anyio
 BODY = '{"a": "ü"}'.encode()
+ANYWHERE = Route()
+post = partial(webhook.post, route=ANYWHERE)
 HEADERS = {"Content-Type": "application/json", "X-Trackside-Event": "JobFailed"}
 
 
@@ -142,3 +147,53 @@ async def test_a_certificate_that_is_trusted_is_taken(
     monkeypatch.setattr(webhook, "trusted", lambda: ssl.create_default_context(cafile=str(certificate)))
     assert await post(f"https://127.0.0.1:{port}/x", BODY, HEADERS) == (204, b"")
     assert got[0].startswith(b"POST /x HTTP/1.1\r\n")
+
+
+async def test_nobody_is_told_where_notices_may_not_go() -> None:
+    with Receiver() as receiver:
+        route = Route(reach_of(["*.example.com", "10.0.0.0/8"]))
+        with pytest.raises(Undeliverable, match="notify_hosts") as caught:
+            await webhook.post(receiver.url, BODY, HEADERS, route=route)
+        assert receiver.got.empty()
+    assert caught.value.silent
+    assert "very-secret" not in str(caught.value)
+
+
+async def test_a_name_is_resolved_once_and_its_checked_address_connected_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A name server that tells another address the second time wins nothing by it."""
+    asked: list[str] = []
+    answers = iter(["127.0.0.1", "169.254.169.254"])
+
+    def resolve(host: str, port: int, *_: object, **__: object) -> list[tuple[object, ...]]:
+        address = host
+        if host == "hooks.example.com":
+            asked.append(host)
+            address = next(answers)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    with Receiver() as receiver:
+        url = f"http://hooks.example.com:{receiver.port}/x"
+        assert (await post(url, BODY, HEADERS))[0] == 200
+        got = receiver.get()
+        assert got.headers["host"] == f"hooks.example.com:{receiver.port}"
+        with pytest.raises(Undeliverable, match="metadata"):
+            await post(url, BODY, HEADERS)
+        assert receiver.got.empty()
+    assert asked == ["hooks.example.com"] * 2
+
+
+async def test_the_next_address_is_tried_when_one_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Receiver() as receiver:
+        places = [("127.0.0.2", receiver.port), ("127.0.0.1", receiver.port)]
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place) for place in places]
+        real = socket.getaddrinfo
+
+        def resolve(host: str, *rest: object, **more: object) -> object:
+            return found if host == "hooks.example.com" else real(host, *rest, **more)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(socket, "getaddrinfo", resolve)
+        assert (await post(f"http://hooks.example.com:{receiver.port}/x", BODY, HEADERS))[0] == 200
+        receiver.get()

@@ -34,6 +34,13 @@ class Sent:
     def __init__(self) -> None:
         self.sent: list[tuple[Topic, Notice, bool]] = []
         self.trouble: Undeliverable | None = None
+        self.refused: Invalid | None = None
+
+    async def check(self, topic: Topic) -> None:
+        """Refuse what is to be refused."""
+        del topic
+        if self.refused is not None:
+            raise self.refused
 
     async def send(self, topic: Topic, notice: Notice, *, test: bool = False) -> None:
         """Take down what would be sent."""
@@ -70,6 +77,15 @@ async def test_topics_stay_over_a_restart(stores: Stores) -> None:
     again = topics_of(stores)
     await again.load()
     assert again.list(ADMIN) == [made, make_topic(name="other", project_id=None)]
+
+
+async def test_a_topic_that_may_not_be_told_is_not_kept(stores: Stores) -> None:
+    sender = Sent()
+    sender.refused = Invalid("the webhook's address is refused")
+    topics = topics_of(stores, sender)
+    with pytest.raises(Invalid, match="refused"):
+        await topics.put(ADMIN, make_topic())
+    assert topics.list(ADMIN) == []
 
 
 async def test_projects_do_not_see_each_other(stores: Stores) -> None:
