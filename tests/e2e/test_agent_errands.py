@@ -9,11 +9,13 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from tests.e2e.agent_harness import MIB, AgentProcess, FakeServer, key, launch, node, until
+from tests.e2e.agent_harness import MIB, AgentProcess, FakeServer, alive, key, launch, node, until
 from tests.e2e.programs import TALKS
 from tests.e2e.test_agent_unprivileged import HumbleAgent
 from trackside.agent import tree
@@ -21,7 +23,7 @@ from trackside.agent.cgroup import detect
 from trackside.agent.errands import NOT_RUNNING
 from trackside.agent.stacks import TEXT_BYTES_MAX
 from trackside.agent.state import TaskFiles
-from trackside.domain.exchange import ErrandKind, Stop, TaskKey
+from trackside.domain.exchange import EndCause, ErrandKind, Stop, TaskKey
 
 pytestmark = pytest.mark.e2e
 needs_root = pytest.mark.skipif(
@@ -55,6 +57,30 @@ def test_stacks_say_where_a_python_process_stands(running: tuple[FakeServer, Age
     assert "waits_for_a_peer" in answered.text
     assert "process " in answered.text  # the shell, from /proc
     assert len(answered.text.encode()) <= TEXT_BYTES_MAX
+
+
+def test_what_a_newer_server_asks_for_is_answered_and_holds_up_nothing(
+    running: tuple[FakeServer, AgentProcess],
+) -> None:
+    server, agent = running
+    task = server.order(launch("exec sleep 60"))
+    server.started(task)
+    strange: Any = {"amount": "all of it"}  # no number, as this version has it
+    asked = [server.ask(task, cast(ErrandKind, "profile")), server.ask(task, ErrandKind.KILL, **strange)]
+    newer: Any = {"grace_seconds": "as long as it takes"}
+    refused = server.order(replace(launch("true"), **newer))
+    for errand_id in asked:
+        answered = server.answer(errand_id)
+        assert not answered.done
+        assert "not known to this agent's version" in answered.text
+    ended = server.ended(refused)
+    assert ended.cause is EndCause.CANNOT_START
+    assert "not known to this agent's version" in ended.message
+    assert server.run("exit 3").exit_code == 3  # while the errands are still asked for
+    assert alive(task), "the kill that was not understood was done"
+    assert server.answer(server.ask(task, ErrandKind.KILL)).done
+    assert server.ended(task).signal == signal.SIGKILL
+    assert "asking for orders" not in (agent.data_dir / "agent" / "agent.log").read_text()
 
 
 def test_an_errand_for_a_task_that_is_not_here_is_answered(

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from trackside.api.message import Answer, Request
 from trackside.config import Settings
@@ -134,6 +135,32 @@ def test_what_changes_a_job_is_applied_once_however_measurements_come_between(tm
         assert len(stored(parts)[SeriesKey("w", "loss")]) == 4
 
     with_server(tmp_path, check)
+
+
+def test_a_kind_of_report_nobody_knows_here_is_refused_by_number_and_the_others_are_taken(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def check(parts: Parts, post: Post) -> None:
+        key = {"job_id": HERE, "attempt": 1, "task": "w"}
+        note = {"key": key, "at_ms": AT_MS, "message": "heard"}
+        answer = {"key": key, "id": "x", "kind": "profile", "at_ms": AT_MS, "done": True, "text": "fast"}
+        reports = [
+            {"seq": 1, "profiled": {"key": key, "flames": 7}},
+            {"seq": 2, "noted": note},
+            {"seq": 3, "answered": answer},
+        ]
+        body = msgspec.json.encode({"node_id": NODE, "stream": "s", "reports": reports})
+        status, said = await post(body)
+        ack = msgspec.json.decode(said, type=ReportAck)
+        assert (status, ack.through) == (200, 3)
+        [refused] = ack.refused
+        assert refused.seq == 1
+        assert "not known to this server's version" in refused.why
+        page = await parts.places.stores.jobs.events(EventQuery(job_id=HERE))
+        assert [event.message for event in page.events] == ["heard", "profile of w: fast"]
+
+    with_server(tmp_path, check)
+    assert "1 report of node node" in caplog.text
 
 
 def test_readings_that_make_no_sense_are_refused_and_nothing_is_kept(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from itertools import islice
 from trackside.agent import tree
 from trackside.agent.endings import submit
 from trackside.agent.loop import Loop
+from trackside.agent.orders import UNKNOWN
 from trackside.agent.state import ErrandRecord, TaskFiles
 from trackside.agent.task import now_ms
 from trackside.collect.probe import CgroupDirs
@@ -97,7 +98,7 @@ class _Known:
     @property
     def harms(self) -> bool:
         """Say whether the task may have ended because of this."""
-        if self.errand.kind is ErrandKind.STACKS or self.refused:
+        if self.errand.kind == ErrandKind.STACKS or self.refused:
             return False
         return self.over_at is None or time.monotonic() - self.over_at < HARM_LINGERS_SECONDS
 
@@ -118,7 +119,7 @@ class Errands:
         workers: Executor,
         menders: Executor,
         report: Callable[..., None],
-        handlers: Mapping[ErrandKind, Handler],
+        handlers: Mapping[str, Handler],
     ) -> None:
         self._loop = loop
         self._workers = workers
@@ -130,16 +131,16 @@ class Errands:
 
     def take(self, errand: Errand, target: Target | None) -> None:
         """Do an errand; one that was taken before is only answered again, after a while."""
-        known = self._known.get(errand.id)
-        if known is not None:
-            if known.answer is not None and time.monotonic() - known.told_at > ANSWER_AGAIN_SECONDS:
-                self._tell(known, known.answer)
+        if self._taken(errand.id):
+            return
+        handler = self._handlers.get(errand.kind)
+        if handler is None:
+            self.refuse(errand, UNKNOWN)
             return
         known = self._remember(errand)
         if target is None:
             self._answer(known, done=False, text=NOT_RUNNING)
             return
-        handler = self._handlers[errand.kind]
         if handler.lasts and self._lasts(target.key, errand.kind):
             self._answer(known, done=False, text=UNDER_WAY)
             return
@@ -152,6 +153,11 @@ class Errands:
             self._answer(known, done=False, text=f"it could not be written down: {error.strerror}")
             return
         self._begin(known, handler, target)
+
+    def refuse(self, errand: Errand, why: str) -> None:
+        """Answer that an errand is not done."""
+        if not self._taken(errand.id):
+            self._answer(self._remember(errand), done=False, text=why)
 
     def recall(self, key: TaskKey, files: TaskFiles) -> None:
         """Remember what an earlier agent did to a task."""
@@ -186,8 +192,17 @@ class Errands:
                 except OSError as error:  # the next agent finds it written down, and tries
                     _log.warning("%s could not be undone: %s", in_words(known.errand.kind), error)
 
-    def _lasts(self, key: TaskKey, kind: ErrandKind) -> bool:
-        return any(one.errand.kind is kind and one.target is not None for one in self._of_task.get(key, ()))
+    def _taken(self, errand_id: str) -> bool:
+        """Say whether an errand was taken before; a kept answer is told again after a while."""
+        known = self._known.get(errand_id)
+        if known is None:
+            return False
+        if known.answer is not None and time.monotonic() - known.told_at > ANSWER_AGAIN_SECONDS:
+            self._tell(known, known.answer)
+        return True
+
+    def _lasts(self, key: TaskKey, kind: str) -> bool:
+        return any(one.errand.kind == kind and one.target is not None for one in self._of_task.get(key, ()))
 
     def _begin(self, known: _Known, handler: Handler, target: Target) -> None:
         def do_in_worker() -> None:
@@ -290,9 +305,9 @@ class Errands:
         return known
 
 
-def in_words(kind: ErrandKind) -> str:
+def in_words(kind: str) -> str:
     """Return a kind as a person would write it."""
-    return kind.value.replace("_", " ")
+    return kind.replace("_", " ")
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ class Agent:
         self._listener = Listener(
             self._link(),
             hello,
-            lambda orders: self._loop.call(lambda: self._tasks.take(orders)),
+            lambda orders, unread: self._loop.call(lambda: self._tasks.take(orders, unread)),
             lambda seconds: self._loop.call(lambda: self._meter.set_interval(seconds)),
             partial(capacity.disk, layout.data_dir),
         )

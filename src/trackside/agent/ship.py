@@ -15,6 +15,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from trackside.agent.orders import Unread, read_orders
 from trackside.agent.spool import Spool
 from trackside.agent.task import boot_ms
 from trackside.domain.exchange import Hello, Orders, ReportAck, TaskKey
@@ -28,7 +29,6 @@ BACKOFF_SECONDS_MAX = 0.5
 ANY_VERSION = 0  # older than every version: answer at once
 
 _log = logging.getLogger(__name__)
-_orders = msgspec.json.Decoder(Orders)
 _ack = msgspec.json.Decoder(ReportAck)
 
 
@@ -158,7 +158,7 @@ class Shipper:
             said = {"node_id": self._node_id, "stream": batch.stream, "reports": batch.reports}
             body = msgspec.json.encode({**said, "sent_boot_ms": boot_ms()})
             try:
-                through = _ack.decode(self._link.call("POST", "/reports", body)).through
+                ack = _ack.decode(self._link.call("POST", "/reports", body))
             except Refused as error:
                 # Too large or not understood: find the one that is, rather than stand still.
                 if error.status in (400, 413, 422) and len(batch.reports) > 1:
@@ -169,7 +169,9 @@ class Shipper:
             else:
                 count_max = 0
                 retry.worked()
-                ended = self._spool.acknowledge(batch.stream, min(through, batch.through))
+                for refused in ack.refused:
+                    _log.error("the server did not take report %d: %s", refused.seq, refused.why)
+                ended = self._spool.acknowledge(batch.stream, min(ack.through, batch.through))
                 if ended:
                     self._on_ended(ended)
 
@@ -181,7 +183,7 @@ class Listener:
         self,
         link: Link,
         hello: Hello,
-        on_orders: Callable[[Orders], None],
+        on_orders: Callable[[Orders, Unread], None],
         on_interval: Callable[[float], None],
         disk: Callable[[], tuple[int, int] | None] = lambda: None,
     ) -> None:
@@ -224,7 +226,7 @@ class Listener:
             path = f"/orders?node={node}&version={version}&wait={ORDERS_WAIT_SECONDS}"
             if (disk := self._disk()) is not None:
                 path += f"&disk_bytes={disk[0]}&disk_free_bytes={disk[1]}"
-            orders = _orders.decode(self._link.call("GET", path, wait_seconds=ORDERS_WAIT_SECONDS))
+            orders, unread = read_orders(self._link.call("GET", path, wait_seconds=ORDERS_WAIT_SECONDS))
             version = orders.version
             if not self._ending.is_set():
-                self._on_orders(orders)
+                self._on_orders(orders, unread)

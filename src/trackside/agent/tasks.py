@@ -18,6 +18,7 @@ from trackside.agent.endings import Endings, submit
 from trackside.agent.errands import Errands, Target
 from trackside.agent.exit_order import ExitOrder
 from trackside.agent.layout import GONE, is_plain
+from trackside.agent.orders import UNKNOWN, Unread
 from trackside.agent.plan import TMP_PREFIX, direct, make_plan, make_work_dir
 from trackside.agent.shim import GO, PROCESS
 from trackside.agent.stage import Staged, StagingError
@@ -50,7 +51,7 @@ class Tasks:
 
     # --- orders
 
-    def take(self, orders: Orders) -> None:
+    def take(self, orders: Orders, unread: Unread | None = None) -> None:
         """Act on orders; each may come any number of times. Stops first: they forbid a start."""
         for stop in orders.stop:
             self._take_stop(stop)
@@ -59,6 +60,15 @@ class Tasks:
         for errand in orders.errands:
             task = self._tasks.get(errand.key)
             self._errands.take(errand, None if task is None else _target(task))
+        if unread is not None:
+            self._refuse_unread(unread)
+
+    def _refuse_unread(self, unread: Unread) -> None:
+        for key in unread.launches:
+            if key not in self._tasks and key not in self._gone:
+                self._refuse(self._new(key), EndCause.CANNOT_START, f"its order is {UNKNOWN}")
+        for errand in unread.errands:
+            self._errands.refuse(errand, UNKNOWN)
 
     def _take_launch(self, launch: Launch) -> None:
         key = launch.key

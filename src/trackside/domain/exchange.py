@@ -79,7 +79,7 @@ class Errand:
 
     id: str
     key: TaskKey
-    kind: ErrandKind
+    kind: str  # an ErrandKind; or one that only a newer version knows, which is answered and not done
     seconds: float | None = None  # how long it lasts, where it can be undone; None: to the task's end
     amount: float | None = None  # how much, where the kind has a measure
 
@@ -148,7 +148,7 @@ class Answered:
 
     id: str
     key: TaskKey
-    kind: ErrandKind
+    kind: str  # as it was asked
     at_ms: int
     done: bool
     text: str = ""  # what was found, or why it could not be done
@@ -184,6 +184,12 @@ class Report:
     measured: Measured | None = None
     answered: Answered | None = None
 
+    @property
+    def understood(self) -> bool:
+        """Say whether it says anything: a newer agent may say what this version has no name for."""
+        said = (self.measured, self.noted, self.answered, self.started, self.ended)
+        return any(one is not None for one in said)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportBatch:
@@ -196,10 +202,19 @@ class ReportBatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedReport:
+    """A report that the server could make nothing of, and why."""
+
+    seq: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportAck:
-    """Everything up to and including `through` is durable and may be dropped."""
+    """Everything up to and including `through` is durable, or refused, and may be dropped."""
 
     through: int
+    refused: tuple[RefusedReport, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

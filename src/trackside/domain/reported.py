@@ -65,9 +65,9 @@ def noted(job: Job, news: Noted) -> Event:
 
 def answered(job: Job, news: Answered) -> Event:
     """Return the event of an errand that was done, or could not be."""
-    found = "done" if news.kind is ErrandKind.STACKS or not news.text else news.text  # stacks are long
+    found = "done" if news.kind == ErrandKind.STACKS or not news.text else news.text  # stacks are long
     outcome = found if news.done else f"could not be done: {news.text}"
-    message = f"{news.kind.value.replace('_', ' ')} of {news.key.task}: {outcome}"
+    message = f"{news.kind.replace('_', ' ')} of {news.key.task}: {outcome}"
     level = Level.INFO if news.done else Level.WARNING
     return tell(job, news.at_ms, message, level, task=news.key.task, attempt=news.key.attempt)
 

@@ -135,6 +135,24 @@ def test_every_kind_has_a_handler_and_what_lasts_can_be_undone() -> None:
     assert all(table[kind].undo is not module._nothing for kind in lasting)
 
 
+def test_a_kind_of_a_newer_server_is_answered_and_not_done(
+    desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = desk()
+    newer = Errand(id="n", key=KEY, kind="profile", seconds=5)
+    for target in (at.target, None, at.target):
+        at.take(newer, target)
+    answered = at.answer("n")
+    assert (answered.kind, answered.done) == ("profile", False)
+    assert "not known to this agent's version" in answered.text
+    assert (len(at.answers("n")), at.done) == (1, [])
+    monkeypatch.setattr(module, "ANSWER_AGAIN_SECONDS", -1.0)
+    at.take(newer, at.target)
+    assert len(at.answers("n")) == 2
+    at.call(lambda: at.errands.refuse(newer, "why"))
+    assert {one.text for one in at.answers("n")} == {answered.text}
+
+
 def test_an_errand_is_done_once_however_often_it_is_asked_for(desk: Callable[..., Desk]) -> None:
     at = desk(lasts=True)
     for _ in range(3):

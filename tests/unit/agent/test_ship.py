@@ -3,13 +3,17 @@
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from trackside.agent.ship import Link, Refused
+from trackside.agent.ship import Link, Refused, Shipper
+from trackside.agent.spool import Spool
+from trackside.domain.exchange import Noted, Report, TaskKey
+from trackside.domain.job import JobId, NodeId, TaskName
 
 Answer = Callable[[int], bytes]  # from the number of the request on its connection
 
@@ -98,3 +102,36 @@ def test_a_bad_server_file_is_no_more_than_an_absent_server(tmp_path: Path, cont
 def test_an_absent_server_file_is_an_absent_server(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"server\.json"):
         Link(tmp_path / "server.json", tmp_path / "token").call("GET", "/orders")
+
+
+def test_a_report_the_server_refuses_is_logged_and_holds_up_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    content = b'{"through": 2, "refused": [{"seq": 1, "why": "nobody knows it here"}], "more": true}'
+    answered = threading.Event()
+
+    def answer(_: int) -> bytes:
+        answered.set()
+        return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(content) + content
+
+    spool = Spool(tmp_path / "spool")
+    noted = Noted(key=TaskKey(JobId("j"), 1, TaskName("w")), at_ms=1, message="hi")
+    spool.append(Report(seq=0, noted=noted), Report(seq=0, noted=noted))
+    link = Link(tmp_path / "server.json", tmp_path / "token")
+    shipper = Shipper(link, spool, NodeId("n"), lambda _: None)
+    with server(tmp_path, answer, requests_per_connection=10):
+        shipper.start()
+        assert answered.wait(10)
+        until_empty(spool)
+        shipper.stop()
+        spool.close()
+        link.close()
+    assert "did not take report 1: nobody knows it here" in caplog.text
+
+
+def until_empty(spool: Spool) -> None:
+    """Wait until everything was acknowledged."""
+    deadline = time.monotonic() + 10
+    while spool.wait(0) is not None:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)

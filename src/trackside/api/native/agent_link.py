@@ -1,19 +1,22 @@
 """Knows how a node's agent talks to the server: hello, orders, reports."""
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import msgspec
 
+from trackside import __version__
 from trackside.api import native
 from trackside.api.native.node_clocks import NodeClocks, boot_ms
 from trackside.api.operation import Call, Operation, Param
 from trackside.domain import rules
 from trackside.domain.errors import Invalid
-from trackside.domain.exchange import Hello, Orders, Report, ReportAck, ReportBatch
+from trackside.domain.exchange import Hello, Orders, RefusedReport, Report, ReportAck, ReportBatch
 from trackside.domain.job import Job, JobId, NodeId
 from trackside.domain.phase import Phase
 from trackside.domain.readings import Readings, jobs_of, readings_of, without
+from trackside.domain.wording import counted
 from trackside.ports import JobStore, Update
 from trackside.service.errands import Errands
 
@@ -21,6 +24,8 @@ ORDER_WAIT_SECONDS_MAX = 60.0
 DISK_BYTES_MAX = 2**62
 GONE_REMEMBERED_MAX = 10_000
 PREFIX = f"{native.PREFIX}/agent"
+
+log = logging.getLogger(__name__)
 
 
 class Nodes(Protocol):
@@ -141,7 +146,10 @@ class AgentLink:
             self._engine.changed()
         if told.changed:
             self._wake()
-        return ReportAck(through=max(report.seq for report in batch.reports))
+        refused = tuple(_refused(report) for report in batch.reports if not report.understood)
+        if refused:
+            log.warning("%s of node %s: %s", counted(len(refused), "report"), batch.node_id, refused[0].why)
+        return ReportAck(through=max(report.seq for report in batch.reports), refused=refused)
 
     def _hand_on(self, batch: ReportBatch) -> None:
         """Tell who sent a node on errands what came of them."""
@@ -156,7 +164,7 @@ class AgentLink:
         now_ms = self._boot_ms()
         if batch.sent_boot_ms is not None:
             self._node_clocks.see(batch.node_id, batch.sent_boot_ms, now_ms)
-        others = [report for report in batch.reports if report.measured is None]
+        others = [report for report in batch.reports if report.measured is None and report.understood]
         return [self._node_clocks.related(batch.node_id, report, now_ms) for report in others]
 
     def _wanted(self, batch: ReportBatch) -> list[Readings]:
@@ -183,6 +191,13 @@ class AgentLink:
             self._gone.clear()
         self._gone.add(job_id)
         return True
+
+
+def _refused(report: Report) -> RefusedReport:
+    why = (
+        f"its kind is not known to this server's version ({__version__}): update the server before its agents"
+    )
+    return RefusedReport(seq=report.seq, why=why)
 
 
 class _Told:
