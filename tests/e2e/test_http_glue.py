@@ -407,6 +407,23 @@ def test_chunked_bodies_and_pipelined_requests_are_read(port: int) -> None:
     assert answer.endswith(b"plain")
 
 
+def test_what_follows_a_body_is_no_header(port: int) -> None:
+    post = "POST /toy/p/things HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    trailer = f"0\r\nX-Auth-Token: {TOKEN}\r\n\r\n"
+    assert shout(port, (post + trailer).encode()).startswith(b"HTTP/1.1 401 ")
+
+
+def test_requests_for_another_protocol_are_answered_and_so_is_the_next(port: int) -> None:
+    first = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+    last = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    assert shout(port, first * 1500 + last).count(b"HTTP/1.1 200 ") == 1501
+
+
+def test_an_old_client_need_not_name_the_host(port: int) -> None:
+    assert shout(port, b"GET /healthz HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 200 ")
+    assert shout(port, b"GET /toy/p/raw HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 401 ")
+
+
 def test_an_answer_is_sent_while_it_is_made(port: int) -> None:
     answer = ask(port, "GET", "/toy/p/pieces")
     assert (answer.status, answer.content) == (200, b"piece 0 piece 1 piece 2 ")
@@ -737,6 +754,23 @@ def test_heads_are_counted_one_by_one(strict_port: int) -> None:
         assert received.count(b"HTTP/1.1 200 ") == 20
 
 
+def test_many_small_requests_and_a_half_are_no_large_head(port: int) -> None:
+    request = b"GET /toy/p/raw HTTP/1.1\r\nHost: x\r\nX-Auth-Token: " + TOKEN.encode() + b"\r\n\r\n"
+    half, rest = request[:20], request[20:-2] + b"Connection: close\r\n\r\n"
+    answers = shout(port, request * 2000 + half, rest)
+    assert answers.count(b"HTTP/1.1 202 ") == 2001
+
+
+@pytest.mark.parametrize("before", [b"0\r\nX-Big: ", b"1;extension="])
+def test_what_is_no_content_in_a_body_has_a_limit(strict_port: int, before: bytes) -> None:
+    head = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", strict_port), timeout=DEADLINE_SECONDS) as connection:
+        connection.sendall(head)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 100 ")
+        connection.sendall(before + b"a" * 1001)
+        assert everything(connection).startswith(b"HTTP/1.1 431 ")
+
+
 def test_there_is_a_limit_to_connections() -> None:
     with live(app(), Limits(connections_max=2)) as port:
         first, second = (
@@ -798,6 +832,16 @@ def test_a_second_signal_does_not_wait_for_the_grace() -> None:
     asyncio.run(asyncio.wait_for(endless, DEADLINE_SECONDS * 3))
     threads[0].join(DEADLINE_SECONDS)
     assert not threads[0].is_alive()
+
+
+def test_a_client_that_went_away_is_not_answered(caplog: pytest.LogCaptureFixture) -> None:
+    poll = f"GET /toy/p/poll HTTP/1.1\r\nHost: x\r\nX-Auth-Token: {TOKEN}\r\n\r\n"
+    with live(app()) as port:
+        with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_SECONDS) as connection:
+            connection.sendall(poll.encode())
+            wait_until_polled(port)
+        assert ask(port, "GET", "/healthz").status == 200, "by now the server knows that it went"
+    assert not caplog.records
 
 
 def wait_until_polled(port: int) -> None:

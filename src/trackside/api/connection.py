@@ -111,10 +111,10 @@ class Connection(asyncio.Protocol):
             self._refuse(400, str(error))
         if self._transport.is_closing():
             return
-        if reader.in_head:
-            if reader.head_bytes > self._limits.head_bytes_max:
-                self._refuse(431, "The request line and headers are too large.")
-            elif deadline.wait is None:
+        if reader.head_bytes > self._limits.head_bytes_max:
+            self._refuse(431, "The request line and headers are too large.")
+        elif reader.in_head:
+            if deadline.wait is None:
                 deadline.set(Wait.HEAD, self._limits.head_seconds)
         elif reader.in_body:
             if deadline.wait is not Wait.BODY:
@@ -186,15 +186,18 @@ class Connection(asyncio.Protocol):
     async def _answer_later(self, waiting: _Waiting, answer: Answer | Awaitable[Answer]) -> None:
         if not isinstance(answer, Answer):
             answer = await answer
-        if isinstance(answer.content, bytes):
-            self._busy = False
-            self._write_answer(waiting, answer, answer.content)
-        else:
+        whole = True
+        if not isinstance(answer.content, bytes):
             whole = await self._stream(waiting, answer)
-            self._busy = False
-            if not whole:
-                self._transport.abort()
+        self._busy = False
+        if self.lost:
+            return
+        if isinstance(answer.content, bytes):
+            self._write_answer(waiting, answer, answer.content)
+        elif whole:
             self._answered(waiting)
+        else:
+            self._transport.abort()
         self._go_on()
 
     def _write_answer(self, waiting: _Waiting, answer: Answer, content: bytes) -> None:
@@ -218,7 +221,7 @@ class Connection(asyncio.Protocol):
         assert not isinstance(answer.content, bytes), "what is whole is not streamed"
         chunked = self._keep_alive_of(waiting)  # else the end of the connection is the end of the answer
         more = [b"transfer-encoding: chunked\r\n"] if chunked else []
-        self._transport.write(head_of(answer, *more, keep_alive=chunked))
+        self.write(head_of(answer, *more, keep_alive=chunked))
         try:
             if waiting.request.method == "HEAD":
                 return True
@@ -238,8 +241,9 @@ class Connection(asyncio.Protocol):
     # A pipe for answers that are sent while they are made
 
     def write(self, data: bytes) -> None:
-        """Send."""
-        self._transport.write(data)
+        """Send, if anybody is there: a transport that is gone does not take it silently."""
+        if not self.lost:
+            self._transport.write(data)
 
     async def drained(self) -> None:
         """Return once the client has read most of what was sent, or went away."""

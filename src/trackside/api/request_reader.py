@@ -51,7 +51,8 @@ class RequestReader:
         # What follows a request that wants the connection closed is passed over, not an error.
         self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self.in_head = False
-        self.head_bytes = 0  # of a head that is not whole, or a little more
+        self.head_bytes = 0  # of a head, or of what is no content in a body, that is not whole
+        self._new_bytes = 0  # of them just read
         self.in_body = False
         self.unwanted = False  # the rest of the body is passed over
         self._request = Request("", b"", b"", {})
@@ -60,14 +61,10 @@ class RequestReader:
 
     def feed(self, data: bytes) -> None:
         """Read what came; raise BadRequest."""
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            pass  # it is answered as if it had not asked to be anything else
-        except httptools.HttpParserError as error:
-            raise BadRequest(self._refusal or "Invalid HTTP request received.") from error
-        if self.in_head:
-            self.head_bytes += len(data)
+        while data:
+            self._new_bytes = len(data)
+            data = self._parse(data)
+            self.head_bytes += self._new_bytes
 
     def close(self) -> None:
         """Let go of a body that is not whole."""
@@ -84,7 +81,9 @@ class RequestReader:
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header."""
+        """Take a header; what follows a body in pieces is none that anybody asked for."""
+        if self.in_body:
+            return
         text = name.lower().decode("latin-1")
         self._headers[text] = value.strip(b" \t").decode("latin-1")
         if text == "host":
@@ -92,13 +91,14 @@ class RequestReader:
 
     def on_headers_complete(self) -> None:
         """Refuse a request whose Host is missing or not one, and a body that is too large."""
-        if self._hosts != 1:
+        if self._hosts != 1 and (self._hosts or self._parser.get_http_version() != "1.0"):
             self._refusal = "Exactly one Host header is expected."
             raise _Refused
         path, query = split_target(self._url)
         self._request = Request(self._parser.get_method().decode("ascii"), path, query, self._headers)
         self._keep_alive = self._parser.get_http_version() != "1.0" and self._parser.should_keep_alive()
         self.in_head, self.in_body = False, True
+        self._got_somewhere()
         length = self._headers.get("content-length")
         if length is not None:
             try:
@@ -111,6 +111,7 @@ class RequestReader:
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of the body, unless nobody wants it."""
+        self._got_somewhere()
         if self.unwanted:
             return
         self._chunks.append(body)
@@ -123,6 +124,7 @@ class RequestReader:
     def on_message_complete(self) -> None:
         """Hand the request over."""
         self.in_body = False
+        self._got_somewhere()
         if self.unwanted:
             self._taker.passed_over()
             return
@@ -130,6 +132,23 @@ class RequestReader:
             self._request.body = b"".join(self._chunks)
             self._end_body()
         self._taker.take(self._request, keep_alive=self._keep_alive)
+
+    def _parse(self, data: bytes) -> bytes:
+        """Parse, and return what is left after a request that asked to be of another protocol.
+
+        It is answered as if it had not.
+        """
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            return data[upgrade.args[0] :]
+        except httptools.HttpParserError as error:
+            raise BadRequest(self._refusal or "Invalid HTTP request received.") from error
+        return b""
+
+    def _got_somewhere(self) -> None:
+        """Count what came no longer: the head, a piece of the body or the request is whole."""
+        self.head_bytes = self._new_bytes = 0
 
     def _refuse_body(self, error: TracksideError) -> None:
         self.unwanted = True
