@@ -2,11 +2,12 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from trackside.api.iam import routes as iam
-from trackside.api.native import downloads
+from trackside.api.native import chaos, downloads, notify, policies, pools, stacks
 from trackside.api.native import routes as native
 from trackside.api.native.agent_link import AgentLink
 from trackside.config import Settings, load_settings
@@ -53,7 +54,18 @@ def test_every_reason_and_metric_is_documented_and_nothing_else() -> None:
 
 def test_every_native_operation_is_documented_and_nothing_else() -> None:
     link = AgentLink.operations(AgentLink.__new__(AgentLink))
-    operations = (*native.operations(lambda: ()), *downloads.OPERATIONS, *iam.OPERATIONS, *link)
+    nobody: Any = None  # the tables are read, nothing is called
+    operations = (
+        *native.operations(lambda: ()),
+        *policies.operations(nobody, nobody),
+        *pools.OPERATIONS,
+        *notify.OPERATIONS,
+        *stacks.OPERATIONS,
+        *chaos.operations(nobody),
+        *downloads.OPERATIONS,
+        *iam.OPERATIONS,
+        *link,
+    )
     table = dict(re.findall(r"^\| (\w+) \| ([A-Z]+ /\S+) \|$", (DOCS / "api.md").read_text(), re.M))
     assert table == {operation.name: f"{operation.method} {operation.path}" for operation in operations}
 
