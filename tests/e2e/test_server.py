@@ -156,3 +156,10 @@ def test_the_data_directory_is_for_its_owner_alone(server: LiveServer) -> None:
     for path in [server.data_dir, *server.data_dir.glob("*")]:
         assert path.stat().st_mode & 0o077 == 0, f"{path} can be seen by others"
     assert Path(server.data_dir / "credentials.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_second_server_of_a_data_directory_says_what_is_wrong(server: LiveServer) -> None:
+    command = [sys.executable, "-m", "trackside", "serve", "--port", "0", "--data-dir", str(server.data_dir)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 6
+    assert ran.stderr.splitlines()[-1].startswith(f"hint: if another server uses {server.data_dir}, stop it")

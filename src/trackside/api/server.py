@@ -18,6 +18,10 @@ BACKLOG = 1024
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+class CannotListen(OSError):
+    """The address or port cannot be had; the text says which and why."""
+
+
 async def serve(
     app: Application,
     *,
@@ -29,7 +33,7 @@ async def serve(
     body_bytes_max: int = BODY_BYTES_MAX,
     grace_seconds: float = GRACE_SECONDS,
 ) -> None:
-    """Serve until SIGTERM, SIGINT or cancellation; raise OSError if the port cannot be had.
+    """Serve until SIGTERM, SIGINT or cancellation; raise CannotListen if the port cannot be had.
 
     `started` gets the port once connections are taken. `stopping` is called when the end is asked for:
     there long polls should be let go. What is not answered after the grace is answered "unavailable".
@@ -101,6 +105,13 @@ def _stop_signals(stop: Callable[[], None]) -> Iterator[None]:
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return _bound(host, port)
+    except OSError as error:
+        raise CannotListen(f"cannot listen on {host}:{port}: {error.strerror}") from error
+
+
+def _bound(host: str, port: int) -> socket.socket:
     family, kind, protocol, _, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]

@@ -201,6 +201,12 @@ def refusal(status: int, content: bytes) -> CliError:
         told = json.loads(content)
     except ValueError:
         told = None
+    if status == http.HTTPStatus.NOT_FOUND and not isinstance(told, dict):
+        return CliError(
+            f"{message}, and not like a Trackside server",
+            code=ExitCode.UNEXPECTED,
+            hint="check the address: trackside doctor",
+        )
     if isinstance(told, dict):
         message = str(told.get("error_msg") or told.get("message") or message)
         code = told.get("error_code")

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
 
@@ -132,6 +133,10 @@ def check_server(session: Session) -> Iterator[Finding]:
         status, content, headers = client.raw("/readyz")
     except CliError as error:
         yield Finding("fail", "server", error.message, error.hint or "")
+        return
+    if status == HTTPStatus.NOT_FOUND:
+        strange = f"{session.api.endpoint} does not answer like a Trackside server of this version"
+        yield Finding("fail", "server", strange, "check the address")
         return
     if status >= 400:
         told = content.decode(errors="replace").strip()[:200]

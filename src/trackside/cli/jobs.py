@@ -70,7 +70,7 @@ def _columns(session: Session) -> list[Column]:
         Column("ID", lambda job: job.id, only="pipe"),
         Column("NAME", lambda job: job.name),
         Column("STATE", lambda job: words.state(job.phase).word, lambda job: job.phase),
-        Column("WORKERS", lambda job: f"{job.alive}/{job.workers}", right=True, width=60),
+        Column("WORKERS", lambda job: f"{job.well}/{job.workers}", right=True, width=60),
         Column(
             "STARTED",
             lambda job: words.ago(job.started_at_ms, now),

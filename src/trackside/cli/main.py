@@ -109,6 +109,9 @@ def main(arguments: Sequence[str]) -> int:
     except TracksideError as error:
         return _tell(CliError(error.detail, code=ExitCode.REFUSED))
     except REFUSALS as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error, file=sys.stderr)  # it is the whole help, not a sentence
+            return ExitCode.USAGE
         return _tell(CliError(_sentence(error), code=ExitCode.USAGE, hint=_usage_hint(error)))
     except (KeyboardInterrupt, typer.Abort):
         print(file=sys.stderr)

@@ -9,7 +9,10 @@ from typing import Any
 
 import uvloop
 
+from trackside.api.server import CannotListen
+from trackside.cli.errors import Refused
 from trackside.config import load_settings
+from trackside.domain.errors import Unavailable
 from trackside.wiring import build, run
 
 
@@ -19,7 +22,11 @@ def serve(*, config: Path | None = None, **overrides: Any) -> None:
     logging.getLogger("alembic").setLevel(logging.WARNING)
     os.umask(0o077)  # whatever the server writes is for nobody else's eyes
     settings = load_settings(config, **overrides)
-    parts = build(settings)
+    try:
+        parts = build(settings)
+    except Unavailable as error:
+        hint = f"if another server uses {settings.data_dir}, stop it, or choose another with --data-dir"
+        raise Refused(error.detail, hint) from error
 
     def started(endpoint: str) -> None:
         print(f"Trackside listens on {endpoint}", file=sys.stderr)
@@ -30,4 +37,7 @@ def serve(*, config: Path | None = None, **overrides: Any) -> None:
         )
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(run(parts, started=started))
+        try:
+            runner.run(run(parts, started=started))
+        except CannotListen as error:
+            raise Refused(str(error), "trackside serve --port 0 takes any port that is free") from error

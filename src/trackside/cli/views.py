@@ -83,6 +83,11 @@ class JobView(msgspec.Struct, kw_only=True):
         """Return how many tasks run."""
         return sum(task.state == "running" for task in self.tasks)
 
+    @property
+    def well(self) -> int:
+        """Return how many tasks run, or succeeded once the job is over."""
+        return sum(task.exit_code == 0 for task in self.tasks) if self.final else self.alive
+
     def took_ms(self, now_ms: int) -> int | None:
         """Return how long it ran, or has run so far."""
         if self.started_at_ms is None:

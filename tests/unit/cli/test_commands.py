@@ -405,6 +405,23 @@ def test_something_else_that_answers(run: Run, fake: FakeServer) -> None:
         ran = run("ls")
         assert ran.code == 1
         assert "does not answer like a Trackside server" in ran.err
+    fake.answers["GET", "/api/trackside/v1/jobs"] = fake.answers["GET", "/readyz"] = (
+        404,
+        "<html>not here</html>",
+    )
+    ran = run("ls")
+    assert ran.code == 1
+    assert "the server answered 404, and not like a Trackside server\nhint: check the address" in ran.err
+    ran = run("doctor")
+    assert ran.code == 1
+    assert "does not answer like a Trackside server" in ran.out
+    assert "html" not in ran.out
+
+
+def test_ls_counts_the_workers_of_a_job_that_is_over_by_how_they_ended(fake: FakeServer, run: Run) -> None:
+    tasks = [{"name": f"worker-{n}", "state": "ended", "exit_code": code} for n, code in enumerate((0, 0, 1))]
+    fake.jobs = [job("bert", "failed", tasks=tasks, workers=3)]
+    assert run("ls").out.splitlines()[1].split("\t")[3] == "2/3"
 
 
 def test_doctor_names_what_to_do(

@@ -1,7 +1,9 @@
 """The command as a whole: refusals in two lines, quick help, and what people see on a terminal."""
 
+import json
 import os
 import pty
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +48,31 @@ def test_a_wrong_command_is_one_error_and_one_hint(
     assert told == f"hint: {hint}"
 
 
+def test_no_command_is_answered_with_the_help(run: Run) -> None:
+    ran = run()
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == run("--help").out
+
+
+def test_a_server_whose_port_is_taken_says_so(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [
+            sys.executable,
+            "-m",
+            "trackside",
+            "serve",
+            "--port",
+            str(port),
+            "--data-dir",
+            str(tmp_path),
+        ]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 6
+    assert f"error: cannot listen on 127.0.0.1:{port}: " in ran.stderr.splitlines()[-2]
+    assert ran.stderr.splitlines()[-1].startswith("hint: trackside serve --port 0")
+
+
 def test_without_settings_it_says_how_to_get_some(run: Run) -> None:
     ran = run("ls")
     assert ran.code == 4
@@ -56,8 +83,6 @@ def test_without_settings_it_says_how_to_get_some(run: Run) -> None:
 def test_settings_come_from_the_data_directory(
     fake: FakeServer, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import json
-
     kept = {key.removeprefix("TRACKSIDE_").lower(): value for key, value in fake.environment().items()}
     for key in fake.environment():
         monkeypatch.delenv(key)
