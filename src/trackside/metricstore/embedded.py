@@ -124,6 +124,10 @@ class EmbeddedMetricStore(Answers):
         self._writing.append(readings=readings)
         self._see_to_room()
 
+    def ready(self, readings: Sequence[Readings]) -> bool:
+        """Say whether an append of these would now wait for nothing but one write to the disk."""
+        return len(self._head) <= HEAD_SAMPLES_MAX and self._writing.ready(readings)
+
     def revision(self, job_id: JobId) -> int:
         """Return a number that changes whenever samples of the job arrive."""
         return self._revisions.of(job_id)

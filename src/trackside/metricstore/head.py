@@ -18,6 +18,8 @@ from trackside.metricstore.samples import NOTHING, RowBatch, Samples, join, sett
 
 LANES_MAX = 256
 LANE_ROWS_FIRST = 8
+LANE_ROWS_FEW = 64
+LANE_ROWS_TIMES = 16
 TIMES_SPLIT_MAX = 64  # a batch of more times than this is not taken apart into rows
 RUNS_EACH = 8  # of one size, before they become one
 RUN_BASE = 1024
@@ -74,13 +76,20 @@ class Lane:
         if at_ms <= self._last_ms:
             return False
         if self._count == len(self._times):
-            self._times = np.concatenate([self._times, self._times])
-            self._table = np.concatenate([self._table, self._table])
+            self._grow()
         self._times[self._count] = at_ms
         values.take(self._order, out=self._table[self._count], mode="clip")  # else it is copied twice
         self._count += 1
         self._last_ms = at_ms
         return True
+
+    def _grow(self) -> None:
+        """Make room for many more rows at once: room that is not used takes no memory, but each time the rows
+        are copied somebody waits."""
+        rows = self._count * (2 if self._count < LANE_ROWS_FEW else LANE_ROWS_TIMES)
+        times, table = np.empty(rows, np.int64), np.empty((rows, len(self._ids)))
+        times[: self._count], table[: self._count] = self._times, self._table
+        self._times, self._table = times, table
 
     def rows(self) -> Rows:
         """Return the rows there are now."""

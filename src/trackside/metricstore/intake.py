@@ -52,6 +52,10 @@ class Intake:
         self._tables: OrderedDict[bytes, _Table] = OrderedDict()
         self.dropped = 0
 
+    def knows(self, series: bytes) -> bool:
+        """Say whether series of readings were looked up already."""
+        return series in self._tables
+
     def rows(
         self, readings: Readings, *, floor_ms: int, now_ms: int
     ) -> tuple[RowBatch | Samples, frozenset[str]]:

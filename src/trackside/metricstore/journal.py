@@ -25,7 +25,7 @@ from trackside.metricstore.sealed import BlockDamaged
 log = logging.getLogger(__name__)
 
 MAGIC = b"TSJ1"
-GROW_BYTES = 1024 * 1024  # room is made in such steps
+GROW_BYTES = 256 * 1024  # room is made in such steps: a few ticks of a thousand series
 ALIGNED = 8
 OTHER_PROCESS_SECONDS_MAX = 10.0
 LOCK_RETRY_SECONDS = 0.02

@@ -61,6 +61,10 @@ class Writing:
             self._store([batch for batch in taken if len(batch)])
         self._revisions.touch(jobs)
 
+    def ready(self, readings: Sequence[Readings]) -> bool:
+        """Say whether nobody else is writing and no new series have to be stored."""
+        return not self.lock.locked() and all(self._intake.knows(one.series) for one in readings)
+
     def forget(self, jobs: Sequence[str]) -> None:
         """Take the names of jobs away."""
         with self.lock:

@@ -15,6 +15,7 @@ from trackside.ports.metrics import (
     MeanColumns,
     MeansInColumns,
     MetricStore,
+    SaysWhenReady,
     SeriesKey,
 )
 from trackside.ports.objects import ObjectInfo, ObjectStore
@@ -43,6 +44,7 @@ __all__ = [
     "ObjectStore",
     "Outbox",
     "PoolStore",
+    "SaysWhenReady",
     "SeriesKey",
     "Snapshot",
     "StackStore",

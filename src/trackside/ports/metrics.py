@@ -64,6 +64,15 @@ class MetricStore(Protocol):
         ...
 
 
+@runtime_checkable
+class SaysWhenReady(Protocol):
+    """What a metric store may offer besides: to say beforehand whether an append would have to wait."""
+
+    def ready(self, readings: Sequence[Readings]) -> bool:
+        """Say whether an append of these would now wait for nothing but one write to the disk."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class MeanColumns:
     """Means of some series as columns: those of the first series, then those of the second, and so on."""
