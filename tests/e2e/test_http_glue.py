@@ -38,6 +38,7 @@ ACCESS, SECRET, TOKEN = "AKTOY", "toy-secret-key", "toy-token"
 VIEWER_TOKEN = "viewer-token"
 BODY_BYTES_MAX = 4096
 LARGE_BYTES = 1_000_000
+LAST = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 DEADLINE_SECONDS = 10.0
 STATUS_OF = {
     ErrorKind.MALFORMED: 400,
@@ -112,6 +113,14 @@ async def pieces(call: Call) -> Streamed:
     return Streamed(content=made(), media_type="application/zip", headers={"X-Name": "a"})
 
 
+async def flood(call: Call) -> Streamed:
+    async def made() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * LARGE_BYTES
+
+    return Streamed(content=made(), media_type="application/zip")
+
+
 async def long_poll(call: Call) -> None:
     await asyncio.Event().wait()
 
@@ -148,6 +157,7 @@ def toy(authenticate: Callable[..., Caller]) -> Dialect:
             operation("Raw", "GET", "/toy/{project_id}/raw", raw),
             operation("Large", "GET", "/toy/{project_id}/large", large, prompt=True),
             operation("Pieces", "GET", "/toy/{project_id}/pieces", pieces),
+            operation("Flood", "GET", "/toy/{project_id}/flood", flood),
             operation("Poll", "GET", "/toy/{project_id}/poll", long_poll),
         ],
         authenticate=authenticate,
@@ -415,8 +425,8 @@ def test_what_follows_a_body_is_no_header(port: int) -> None:
 
 def test_requests_for_another_protocol_are_answered_and_so_is_the_next(port: int) -> None:
     first = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
-    last = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    assert shout(port, first * 1500 + last).count(b"HTTP/1.1 200 ") == 1501
+
+    assert shout(port, first * 1500 + LAST).count(b"HTTP/1.1 200 ") == 1501
 
 
 def test_an_old_client_need_not_name_the_host(port: int) -> None:
@@ -732,6 +742,20 @@ def test_a_request_under_way_is_not_cut_off(strict_port: int) -> None:
         connection.sendall(poll.encode())
         with pytest.raises(TimeoutError):
             connection.recv(1)
+
+
+@pytest.mark.parametrize(("path", "times"), [("large", 20), ("flood", 1)])
+def test_who_reads_nothing_is_cut_off(path: str, times: int) -> None:
+    request = f"GET /toy/p/{path} HTTP/1.1\r\nHost: x\r\nX-Auth-Token: {TOKEN}\r\n\r\n".encode()
+    limits = Limits(idle_seconds=0.2, head_seconds=0.2, connections_max=1)
+    with live(app(), limits) as port, socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", port))
+        connection.sendall(request * times)
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while shout(port).startswith(b"HTTP/1.1 503 "):
+            assert time.monotonic() < deadline, "it keeps its place"
+            time.sleep(0.02)
 
 
 def test_headers_have_a_limit(strict_port: int) -> None:

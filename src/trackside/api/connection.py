@@ -5,6 +5,7 @@ is worth more time than most answers take. Knows nothing of what is answered.
 """
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
@@ -71,6 +72,7 @@ class Connection(asyncio.Protocol):
         self._queue: deque[_Waiting] = deque()
         self._busy = False  # an answer is under way
         self._full = False  # the client does not read what it was sent
+        self._unread_bytes = sys.maxsize  # of it, when that was last looked at
         self._drained: asyncio.Future[None] | None = None  # somebody waits until it has
         self.lost = False
 
@@ -230,10 +232,16 @@ class Connection(asyncio.Protocol):
             await let_go(answer.content)
 
     def _answered(self, waiting: _Waiting) -> None:
+        self._unread_bytes = sys.maxsize
         if not self._keep_alive_of(waiting):
-            self._transport.close()
+            self._close()
         elif not (self._reader.in_head or self._reader.in_body):
             self._deadline.set(Wait.NEXT_REQUEST, self._limits.idle_seconds)
+
+    def _close(self) -> None:
+        """Close once the client has read what it was sent, as long as it reads."""
+        self._transport.close()
+        self._deadline.set(Wait.NEXT_REQUEST, self._limits.idle_seconds)
 
     def _keep_alive_of(self, waiting: _Waiting) -> bool:
         return waiting.keep_alive and not self._port.stopping
@@ -249,7 +257,11 @@ class Connection(asyncio.Protocol):
         """Return once the client has read most of what was sent, or went away."""
         if self._full and not self.lost:
             self._drained = self._loop.create_future()
-            await self._drained
+            try:
+                async with asyncio.timeout(self._limits.idle_seconds):
+                    await self._drained
+            except TimeoutError:
+                self._transport.abort()
 
     # Refusing
 
@@ -267,10 +279,19 @@ class Connection(asyncio.Protocol):
 
     def _too_slow(self) -> None:
         reader = self._reader
-        if not (reader.in_head or reader.in_body):
-            self._transport.close()  # nothing was asked, so nothing is answered
+        if (reader.in_head or reader.in_body) and not self._transport.is_closing():
+            late = "body" if reader.in_body else "headers"
+            self._refuse(408, f"The request's {late} did not arrive in time.")
             return
-        self._refuse(408, f"The request's {'body' if reader.in_body else 'headers'} did not arrive in time.")
+        unread_bytes = self._transport.get_write_buffer_size()
+        if unread_bytes >= self._unread_bytes:
+            self._transport.abort()  # it reads nothing
+            return
+        self._unread_bytes = unread_bytes
+        if unread_bytes:
+            self._deadline.set(Wait.NEXT_REQUEST, self._limits.idle_seconds)
+        else:
+            self._transport.close()  # nothing was asked, so nothing is answered
 
     def _refuse(self, status: int, message: str) -> None:
         """Say no and close; only close where words would be taken for another request's answer."""
@@ -282,4 +303,4 @@ class Connection(asyncio.Protocol):
             content = msgspec.json.encode({"code": str(status), "message": message})
             nobody = _Waiting(Request("", b"", b"", {}), keep_alive=False)
             self._write_answer(nobody, Answer(status, [_JSON]), content)
-        self._transport.close()
+        self._close()
