@@ -434,6 +434,16 @@ def test_an_old_client_need_not_name_the_host(port: int) -> None:
     assert shout(port, b"GET /toy/p/raw HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 401 ")
 
 
+def test_a_body_may_come_letter_by_letter(port: int) -> None:
+    body = b"".join(b"1\r\n%c\r\n" % letter for letter in b'{"meta":{"name":"x"},"count":3}') + b"0\r\n\r\n"
+    post = (
+        f"POST /toy/p/things HTTP/1.1\r\nHost: x\r\nX-Auth-Token: {TOKEN}\r\n"
+        "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    )
+    answer = shout(port, post.encode() + body)
+    assert json.loads(answer.split(b"\r\n\r\n")[1])["count"] == 3
+
+
 def test_an_answer_is_sent_while_it_is_made(port: int) -> None:
     answer = ask(port, "GET", "/toy/p/pieces")
     assert (answer.status, answer.content) == (200, b"piece 0 piece 1 piece 2 ")

@@ -55,6 +55,7 @@ class RequestReader:
         self._new_bytes = 0  # of them just read
         self.in_body = False
         self.unwanted = False  # the rest of the body is passed over
+        self._body: bytes | bytearray = b""  # as far as it has come
         self._request = Request("", b"", b"", {})
         self._keep_alive = False
         self._begin()
@@ -114,10 +115,14 @@ class RequestReader:
         self._got_somewhere()
         if self.unwanted:
             return
-        self._chunks.append(body)
-        self._size += len(body)
+        if not self._body:
+            self._body = body  # mostly it is the only piece
+        elif isinstance(self._body, bytearray):
+            self._body += body
+        else:
+            self._body = bytearray(self._body) + body
         try:
-            self._bodies.arrived(len(body), so_far=self._size)
+            self._bodies.arrived(len(body), so_far=len(self._body))
         except TracksideError as error:
             self._refuse_body(error)
 
@@ -128,8 +133,8 @@ class RequestReader:
         if self.unwanted:
             self._taker.passed_over()
             return
-        if self._chunks:
-            self._request.body = b"".join(self._chunks)
+        if self._body:
+            self._request.body = bytes(self._body)
             self._end_body()
         self._taker.take(self._request, keep_alive=self._keep_alive)
 
@@ -159,11 +164,10 @@ class RequestReader:
         self._url = b""
         self._headers: dict[str, str] = {}
         self._hosts = 0
-        self._chunks: list[bytes] = []
-        self._size = 0  # of the body, while it is counted
+        self._body = b""
         self._refusal = ""  # what else than "invalid" is to be said of it
         self.unwanted = False
 
     def _end_body(self) -> None:
-        self._bodies.ended(self._size)
-        self._chunks, self._size = [], 0
+        self._bodies.ended(len(self._body))
+        self._body = b""
