@@ -264,7 +264,7 @@ def _memory(session: Session, job: JobView, attempt: AttemptView) -> str | None:
         return f"no samples of {task}"
     highest = max(value for _, value in found.points if value is not None)
     curve = sparkline(_with_gaps(found, step), width=width + 1, full=100.0)
-    return f"{task} {curve} highest {percent(highest)}{of}"
+    return f"{task} {curve} highest measured {percent(highest)}{of}"
 
 
 def _with_gaps(one: SeriesView, step_ms: int) -> list[float | None]:

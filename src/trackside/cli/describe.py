@@ -146,9 +146,12 @@ def _tasks(session: Session, job: JobView) -> None:
         [
             Column("WORKER", lambda task: task.name),
             Column("STATE", lambda task: task.state),
-            Column("NODE", lambda task: task.node or UNKNOWN),
+            Column("NODE", lambda task: task.node or UNKNOWN, width=60),
             Column(
-                "TOOK", lambda task: duration(_took_ms(task, now)), lambda task: _seconds(_took_ms(task, now))
+                "TOOK",
+                lambda task: duration(_took_ms(task, now)),
+                lambda task: _seconds(_took_ms(task, now)),
+                width=60,
             ),
             Column("EXIT", exit_text, lambda task: task.exit_code),
             Column("WHY", lambda task: task.reason.text if task.reason else UNKNOWN),

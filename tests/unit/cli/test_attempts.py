@@ -126,7 +126,7 @@ def test_a_terminal_gets_the_story_within_its_width(run: Run, terminal: None) ->
     assert any("[certain: the out-of-memory counter" in line for line in lines)
     (curve,) = [line for line in lines if line.startswith("memory")]
     assert "▁" in curve
-    assert "highest 94 % of 16.0 GiB" in curve
+    assert "highest measured 94 % of 16.0 GiB" in curve
     assert max(len(line) for line in lines if not line.startswith("step")) <= 80
     assert any("+1.2 s" in line for line in lines if line.startswith("worker-0"))
 

@@ -194,6 +194,8 @@ def test_show_on_a_terminal(fake: FakeServer) -> None:
     assert lines[0] == "llama-sft  ✕ Failed after 7 s"
     assert "workers   2 failed" in lines
     assert "SIGKILL" in lines[-1]
+    narrow = on_terminal("show", "llama-sft", columns=40, NO_COLOR="1")
+    assert ["WORKER", "STATE", "EXIT", "WHY"] in [line.split() for line in narrow], "room is left for why"
 
 
 def option_names() -> dict[str, set[str]]:
