@@ -429,6 +429,22 @@ def test_requests_for_another_protocol_are_answered_and_so_is_the_next(port: int
     assert shout(port, first * 1500 + LAST).count(b"HTTP/1.1 200 ") == 1501
 
 
+@pytest.mark.parametrize(
+    ("length", "body"),
+    [
+        ("Content-Length: 21", '{"meta":{"name":"x"}}'),
+        ("Transfer-Encoding: chunked", '15\r\n{"meta":{"name":"x"}}\r\n0\r\n\r\n'),
+    ],
+)
+def test_a_request_for_another_protocol_has_its_body(port: int, length: str, body: str) -> None:
+    upgrade = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk"
+    head = f"POST /toy/p/things HTTP/1.1\r\nHost: x\r\nX-Auth-Token: {TOKEN}\r\n{upgrade}\r\n{length}\r\n\r\n"
+    received = shout(port, (head + body).encode() + LAST)
+    assert received.startswith(b"HTTP/1.1 201 ")
+    assert b'"name":"x"' in received
+    assert received.count(b"HTTP/1.1 200 ") == 1
+
+
 def test_an_old_client_need_not_name_the_host(port: int) -> None:
     assert shout(port, b"GET /healthz HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 200 ")
     assert shout(port, b"GET /toy/p/raw HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 401 ")

@@ -12,6 +12,8 @@ from trackside.api.http_text import split_target
 from trackside.api.message import Request
 from trackside.domain.errors import TooLarge, TracksideError
 
+_BODY = frozenset({"content-length", "transfer-encoding"})
+
 
 class BadRequest(Exception):
     """What came is no request; its text says why."""
@@ -58,6 +60,7 @@ class RequestReader:
         self._body: bytes | bytearray = b""  # as far as it has come
         self._request = Request("", b"", b"", {})
         self._keep_alive = False
+        self._again = b""  # a head that is to be read instead of the one just read
         self._begin()
 
     def feed(self, data: bytes) -> None:
@@ -95,6 +98,9 @@ class RequestReader:
         if self._hosts != 1 and (self._hosts or self._parser.get_http_version() != "1.0"):
             self._refusal = "Exactly one Host header is expected."
             raise _Refused
+        if "upgrade" in self._headers and self._parser.should_upgrade() and _BODY & self._headers.keys():
+            self._again = self._without_upgrade()
+            return
         path, query = split_target(self._url)
         self._request = Request(self._parser.get_method().decode("ascii"), path, query, self._headers)
         self._keep_alive = self._parser.get_http_version() != "1.0" and self._parser.should_keep_alive()
@@ -128,6 +134,8 @@ class RequestReader:
 
     def on_message_complete(self) -> None:
         """Hand the request over."""
+        if self._again:
+            return
         self.in_body = False
         self._got_somewhere()
         if self.unwanted:
@@ -146,10 +154,24 @@ class RequestReader:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            return data[upgrade.args[0] :]
+            again, self._again = self._again, b""
+            return again + data[upgrade.args[0] :]
         except httptools.HttpParserError as error:
             raise BadRequest(self._refusal or "Invalid HTTP request received.") from error
         return b""
+
+    def _without_upgrade(self) -> bytes:
+        """Return the head of a request as if it had not asked for another protocol.
+
+        The parser takes such a request to have no body: what follows would be read as the next one.
+        """
+        close = "close" if "close" in self._headers.get("connection", "").lower() else "keep-alive"
+        headers = {**self._headers, "connection": close}
+        del headers["upgrade"]
+        lines = [f"{name}: {value}\r\n".encode("latin-1") for name, value in headers.items()]
+        version = self._parser.get_http_version().encode("ascii")
+        first = b"%b %b HTTP/%b\r\n" % (self._parser.get_method(), self._url, version)
+        return first + b"".join(lines) + b"\r\n"
 
     def _got_somewhere(self) -> None:
         """Count what came no longer: the head, a piece of the body or the request is whole."""
