@@ -52,6 +52,7 @@ class Question:
     start_ms: int
     end_ms: int
     step_ms: int | None
+    again: bool = False  # it was asked before, and may be answered from what was kept
 
 
 class Peer:
@@ -90,6 +91,8 @@ class Peer:
             asked |= {"end": question.end_ms / 1000, "step": question.step_ms / 1000}
         else:
             asked["time"] = question.end_ms / 1000
+        if self.name == "victoria-metrics" and not question.again:
+            asked["nocache"] = "1"  # it keeps what it answered, also of windows that overlap
         path = "/api/v1/query_range" if question.step_ms else "/api/v1/query"
         return get_request(f"{path}?{urlencode(asked)}", {"Host": self.address})
 
