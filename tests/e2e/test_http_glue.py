@@ -790,6 +790,14 @@ def test_headers_have_a_limit(strict_port: int) -> None:
         assert everything(connection).startswith(b"HTTP/1.1 431 ")
 
 
+def test_a_client_that_goes_on_sending_hears_why_it_was_refused(strict_port: int) -> None:
+    with socket.create_connection(("127.0.0.1", strict_port), timeout=DEADLINE_SECONDS) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
+        for number in range(2_000):
+            connection.sendall(b"X-%d: " % number + b"a" * 1000 + b"\r\n")
+        assert everything(connection).startswith(b"HTTP/1.1 431 ")
+
+
 def test_heads_are_counted_one_by_one(strict_port: int) -> None:
     """Requests that come in a stream, each cut somewhere in its head, are no large head."""
     request = b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Some: " + b"a" * 300 + b"\r\n\r\n"

@@ -22,6 +22,7 @@ from trackside.api.streaming import let_go, send_pieces
 from trackside.domain.errors import TracksideError
 
 NO_CONTENT = (204, 304)
+LINGER_SECONDS = 2.0
 JOINED_BYTES_MAX = 64 * 1024  # a larger answer is not copied behind its head
 _JSON = (b"content-type", b"application/json")
 _STOPPING = "The server is stopping; try again in a moment."
@@ -74,6 +75,7 @@ class Connection(asyncio.Protocol):
         self._full = False  # the client does not read what it was sent
         self._unread_bytes = sys.maxsize  # of it, when that was last looked at
         self._drained: asyncio.Future[None] | None = None  # somebody waits until it has
+        self._lingering = False  # it was refused, and is only listened to
         self.lost = False
 
     # The transport's side
@@ -84,7 +86,7 @@ class Connection(asyncio.Protocol):
         self._port.connections.add(self)
         self._port.empty.clear()
         if len(self._port.connections) > self._limits.connections_max:
-            self._refuse(503, "Too many connections; try again in a moment.")
+            self._refuse(503, "Too many connections; try again in a moment.", linger=False)
             return
         self._deadline.set(Wait.HEAD, self._limits.head_seconds)
 
@@ -102,7 +104,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read what came, and keep a deadline running exactly while a request is incomplete."""
-        if self._transport.is_closing():
+        if self._lingering or self._transport.is_closing():
             return
         deadline, reader = self._deadline, self._reader
         if deadline.wait is Wait.NEXT_REQUEST:
@@ -111,7 +113,7 @@ class Connection(asyncio.Protocol):
             reader.feed(data)
         except BadRequest as error:
             self._refuse(400, str(error))
-        if self._transport.is_closing():
+        if self._lingering or self._transport.is_closing():
             return
         if reader.head_bytes > self._limits.head_bytes_max:
             self._refuse(431, "The request line and headers are too large.")
@@ -267,18 +269,21 @@ class Connection(asyncio.Protocol):
 
     def stop(self) -> None:
         """Close as soon as nothing is being answered."""
-        if not self._busy and not self._reader.in_body:
+        if self._lingering or not (self._busy or self._reader.in_body):
             self._transport.close()
 
     def cut(self) -> None:
         """Close now; tell a client that is still sending why."""
-        if self._reader.in_body:
-            self._refuse(503, _STOPPING)
+        if self._reader.in_body and not self._lingering:
+            self._refuse(503, _STOPPING, linger=False)
         else:
             self._transport.abort()
 
     def _too_slow(self) -> None:
         reader = self._reader
+        if self._lingering:
+            self._transport.abort()
+            return
         if (reader.in_head or reader.in_body) and not self._transport.is_closing():
             late = "body" if reader.in_body else "headers"
             self._refuse(408, f"The request's {late} did not arrive in time.")
@@ -293,14 +298,25 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.close()  # nothing was asked, so nothing is answered
 
-    def _refuse(self, status: int, message: str) -> None:
-        """Say no and close; only close where words would be taken for another request's answer."""
+    def _refuse(self, status: int, message: str, *, linger: bool = True) -> None:
+        """Say no and close; only close where words would be taken for another request's answer.
+
+        A client that is still sending is listened to for a moment: a connection that is closed while
+        something comes takes back what was said.
+        """
         self._deadline.clear()
         if self._transport.is_closing():
             return
         reader = self._reader
-        if not (self._busy or self._queue or (reader.in_body and reader.unwanted)):
-            content = msgspec.json.encode({"code": str(status), "message": message})
-            nobody = _Waiting(Request("", b"", b"", {}), keep_alive=False)
-            self._write_answer(nobody, Answer(status, [_JSON]), content)
-        self._close()
+        if self._busy or self._queue or (reader.in_body and reader.unwanted):
+            self._close()
+            return
+        content = msgspec.json.encode({"code": str(status), "message": message})
+        length = b"content-length: %d\r\n" % len(content)
+        self._transport.write(head_of(Answer(status, [_JSON]), length, keep_alive=False) + content)
+        if linger:
+            self._lingering = True
+            self._transport.write_eof()
+            self._deadline.set(Wait.NEXT_REQUEST, LINGER_SECONDS)
+        else:
+            self._close()
