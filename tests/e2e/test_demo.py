@@ -73,6 +73,12 @@ class OnTerminal:
             self.seen += os.read(self._terminal, 65536).decode(errors="replace").replace("\r\n", "\n")
         return self.seen
 
+    def close_window(self) -> None:
+        """Take the terminal away, as closing its window does."""
+        os.close(self._terminal)
+        self.process.send_signal(signal.SIGHUP)
+        self.process.wait(PATIENCE_SECONDS)
+
     def end(self, number: int) -> int:
         self.process.send_signal(number)
         try:
@@ -116,6 +122,15 @@ def test_interrupted_in_the_middle_it_leaves_nothing_behind(tmp_path: Path, numb
     shown.read_until("worker-0│ step 1 ")
     assert process_named(str(place)) != []
     assert shown.end(number) == code
+    nothing_left(place)
+
+
+def test_when_its_window_is_closed_it_leaves_nothing_behind(tmp_path: Path) -> None:
+    place = tmp_path / ".demo"
+    shown = OnTerminal(place, "--seconds", "300")
+    shown.read_until("worker-0│ step 1 ")
+    assert process_named(str(place)) != []
+    shown.close_window()
     nothing_left(place)
 
 

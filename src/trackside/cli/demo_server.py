@@ -69,7 +69,8 @@ class DemoServer:
 
         if self._process is None:
             return
-        self._session.talk("Stopping the jobs, the server and its agent")
+        with contextlib.suppress(OSError):  # who closed the terminal is not told, but nothing is left either
+            self._session.talk("Stopping the jobs, the server and its agent")
         if self._process.poll() is None:
             self._stop_jobs()
             self._process.terminate()

@@ -6,11 +6,13 @@ from trackside.api.body import BodyLimits
 from trackside.domain.errors import TooLarge, Unavailable
 
 
-def test_a_body_up_to_the_limit_is_taken() -> None:
+def test_a_body_of_just_the_limit_is_taken_and_one_byte_more_is_not() -> None:
     limits = BodyLimits(6)
     limits.announced(6)
     limits.arrived(2, so_far=2)
     limits.arrived(4, so_far=6)
+    with pytest.raises(TooLarge):
+        limits.arrived(1, so_far=7)
 
 
 def test_a_body_over_the_limit_is_refused_before_or_while_it_arrives() -> None:
