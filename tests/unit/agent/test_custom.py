@@ -1,46 +1,29 @@
 """Real commands, ports and logs of a process that stands in for a task's, read by the real readers."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from tests.requirements import missing
+from tests.unit.agent.task_stand_in import DEADLINE_SECONDS, EVIL_LINE, KEY, Node, TaskStandIn, name_of, until
 from tests.unit.collect.exporter import exporter
 
-from trackside.agent import record, tree
-from trackside.agent.custom import CustomMetrics
+from trackside.agent import tree
 from trackside.agent.custom_sources import (
     LOG_BYTES_MAX,
-    CommandReader,
     LogReader,
     PortReader,
     SourceFailed,
     TaskIsOver,
     listens,
 )
-from trackside.agent.insider import Insider
-from trackside.agent.layout import Layout
-from trackside.agent.loop import Loop
 from trackside.agent.matching import Matcher, Refused, find_last
-from trackside.agent.state import TaskFiles
-from trackside.collect.custom import TaskSeries
-from trackside.collect.probe import TaskProbe
-from trackside.domain.exchange import Report, TaskKey
-from trackside.domain.job import JobId, MetricSource, TaskName
+from trackside.domain.job import MetricSource
 from trackside.domain.metric import Sample
-from trackside.domain.resources import Resources
-
-KEY = TaskKey(JobId("job"), 1, TaskName("worker-0"))
-DEADLINE_SECONDS = 30.0
-EVIL_LINE = "a" * 40 + "b"
 
 # A task's main process that serves one page on a port of its own, and says which.
 SERVING = """
@@ -58,67 +41,6 @@ server.serve_forever()
 """
 
 
-class Fixture:
-    """A task's files, and a process that is its main one."""
-
-    def __init__(self, root: Path) -> None:
-        self.layout = Layout(root)
-        self.files = TaskFiles(self.layout.state_dir(KEY))
-        self.files.directory.mkdir(parents=True)
-        self.log = self.layout.log_file(KEY)
-        self.log.parent.mkdir(parents=True)
-        self.work = root / "work"
-        self.work.mkdir()
-        self.series = TaskSeries(KEY)
-        self.insider = Insider()
-        self.main: subprocess.Popen[str] | None = None
-
-    def begin(self, *command: str) -> "subprocess.Popen[str]":
-        main = self.main = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        plan = {
-            "key": str(KEY),
-            "env": {"PATH": os.environ["PATH"], "JOBS_OWN": "yes", tree.KEY_VARIABLE: str(KEY)},
-            "cwd": str(self.work),
-            "user": None,
-            "covers": [],
-            "cgroup_joins": [],
-            "cgroup_unified": None,
-        }
-        (self.files.directory / record.PLAN).write_text(json.dumps(plan))
-        started = {
-            "pid": main.pid,
-            "start_ticks": tree.start_ticks(main.pid),
-            "boot_id": tree.boot_id(),
-            "at_ms": 1,
-        }
-        (self.files.directory / record.STARTED).write_bytes(record.line(started))
-        return main
-
-    def command(self, *command: str) -> CommandReader:
-        return CommandReader(command, self.insider, self.files, self.series)
-
-    def probe(self, *sources: MetricSource, patterns: tuple[tuple[str, str], ...] = ()) -> TaskProbe:
-        given = Resources(cpu_cores=1, memory_bytes=1)
-        return TaskProbe(
-            key=KEY, shim_pid=os.getpid(), resources=given, custom_metrics=sources, log_patterns=patterns
-        )
-
-    def end(self) -> None:
-        main, self.main = self.main, None
-        if main is not None:
-            main.kill()
-            main.communicate()
-
-
-@pytest.fixture
-def task(tmp_path: Path) -> Iterator[Fixture]:
-    made = Fixture(tmp_path)
-    made.begin("sleep", "600")
-    yield made
-    made.end()
-    made.insider.close()
-
-
 @pytest.fixture
 def matcher() -> Iterator[Matcher]:
     made = Matcher(None)
@@ -130,18 +52,10 @@ def numbers(samples: list[Sample]) -> dict[str, float]:
     return {sample.metric: sample.value for sample in samples}
 
 
-def until(what: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not (found := what()):
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.01)
-    return found
-
-
 # --- commands
 
 
-def test_a_command_has_the_tasks_environment_and_directory(task: Fixture) -> None:
+def test_a_command_has_the_tasks_environment_and_directory(task: TaskStandIn) -> None:
     (task.work / "numbers").write_text("loss 0.5\n")
     script = 'cat numbers; test "$JOBS_OWN" = yes && echo own 1; echo noise >&2; echo env $(env | wc -l)'
     found = numbers(task.command("sh", "-c", script).read().samples)
@@ -161,7 +75,9 @@ def test_a_command_has_the_tasks_environment_and_directory(task: Fixture) -> Non
     ],
     ids=["exit", "signal", "absent", "flood", "nonsense"],
 )
-def test_a_command_that_fails_says_how(task: Fixture, command: tuple[str, ...], kind: str, said: str) -> None:
+def test_a_command_that_fails_says_how(
+    task: TaskStandIn, command: tuple[str, ...], kind: str, said: str
+) -> None:
     with pytest.raises(SourceFailed) as caught:
         task.command(*command).read()
     assert caught.value.problem.kind == kind
@@ -170,7 +86,7 @@ def test_a_command_that_fails_says_how(task: Fixture, command: tuple[str, ...], 
 
 
 def test_a_command_that_hangs_is_killed_with_all_its_children(
-    task: Fixture, monkeypatch: pytest.MonkeyPatch
+    task: TaskStandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trackside.agent.custom_sources.READ_SECONDS_MAX", 0.5)
     script = "setsid sh -c 'trap \"\" TERM; sleep 601 & sleep 602' & echo $! > pid; sleep 603"
@@ -181,13 +97,13 @@ def test_a_command_that_hangs_is_killed_with_all_its_children(
     assert tree.marked(str(KEY)) == set()
 
 
-def test_what_a_command_leaves_running_ends_with_it(task: Fixture) -> None:
+def test_what_a_command_leaves_running_ends_with_it(task: TaskStandIn) -> None:
     read = task.command("sh", "-c", "sleep 604 & setsid sleep 605 & echo loss 1").read()
     assert numbers(read.samples) == {"custom.loss": 1.0}
     assert tree.marked(str(KEY)) == set()
 
 
-def test_a_reading_is_given_up_when_the_task_ends(task: Fixture) -> None:
+def test_a_reading_is_given_up_when_the_task_ends(task: TaskStandIn) -> None:
     reader = task.command("sleep", "606")
     caught: list[BaseException] = []
 
@@ -208,13 +124,13 @@ def test_a_reading_is_given_up_when_the_task_ends(task: Fixture) -> None:
         reader.read()
 
 
-def test_without_its_main_process_there_is_no_task_to_read(task: Fixture) -> None:
+def test_without_its_main_process_there_is_no_task_to_read(task: TaskStandIn) -> None:
     task.end()
     with pytest.raises(TaskIsOver):
         task.command("echo", "loss 1").read()
 
 
-def test_the_process_that_runs_commands_is_brought_up_again(task: Fixture) -> None:
+def test_the_process_that_runs_commands_is_brought_up_again(task: TaskStandIn) -> None:
     assert task.command("echo", "loss 1").read().samples
     children = [pid for pid, parent in tree.parents().items() if parent == os.getpid()]
     (helper,) = [pid for pid in children if name_of(pid) == "trackside-look"]
@@ -223,19 +139,10 @@ def test_the_process_that_runs_commands_is_brought_up_again(task: Fixture) -> No
     assert task.command("echo", "loss 1").read().samples
 
 
-def name_of(pid: int) -> str | None:
-    stat = Path(f"/proc/{pid}/stat")
-    try:
-        text = stat.read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return None if " Z " in text else Path(f"/proc/{pid}/comm").read_text().strip()
-
-
 # --- ports
 
 
-def test_a_page_on_the_tasks_port_is_read(task: Fixture) -> None:
+def test_a_page_on_the_tasks_port_is_read(task: TaskStandIn) -> None:
     task.end()
     main = task.begin(sys.executable, "-c", SERVING)
     assert main.stdout is not None
@@ -245,7 +152,7 @@ def test_a_page_on_the_tasks_port_is_read(task: Fixture) -> None:
     assert listens(main.pid, os.getpid(), port)
 
 
-def test_a_neighbours_port_is_not_the_tasks(task: Fixture) -> None:
+def test_a_neighbours_port_is_not_the_tasks(task: TaskStandIn) -> None:
     with exporter("theirs 1\n") as theirs:
         reader = PortReader("/metrics", theirs.port, task_shim(task), task.files, task.series)
         with pytest.raises(SourceFailed, match="no process of the task listens"):
@@ -253,13 +160,13 @@ def test_a_neighbours_port_is_not_the_tasks(task: Fixture) -> None:
         assert theirs.asked == 0
 
 
-def task_shim(task: Fixture) -> int:
+def task_shim(task: TaskStandIn) -> int:
     """Stand in for a shim that has nobody of ours below it."""
     assert task.main is not None
     return task.main.pid
 
 
-def test_a_port_in_a_network_of_its_own_is_read_from_within(task: Fixture) -> None:
+def test_a_port_in_a_network_of_its_own_is_read_from_within(task: TaskStandIn) -> None:
     if subprocess.run(["unshare", "-n", "true"], capture_output=True, check=False).returncode != 0:
         missing("the right to make network namespaces")
     task.end()
@@ -277,11 +184,11 @@ def test_a_port_in_a_network_of_its_own_is_read_from_within(task: Fixture) -> No
 # --- logs
 
 
-def log_reader(task: Fixture, matcher: Matcher, **patterns: str) -> LogReader:
+def log_reader(task: TaskStandIn, matcher: Matcher, **patterns: str) -> LogReader:
     return LogReader(tuple(patterns.items()), task.log, matcher, task.series)
 
 
-def test_the_newest_number_of_new_whole_lines_is_taken(task: Fixture, matcher: Matcher) -> None:
+def test_the_newest_number_of_new_whole_lines_is_taken(task: TaskStandIn, matcher: Matcher) -> None:
     reader = log_reader(task, matcher, loss=r"loss: ([0-9.]+)", acc=r"(?<=acc=)\S+")
     assert reader.read().samples == []  # there is no log yet
     task.log.write_text("loss: 3\nloss: 2 loss: 1.5\racc=0.25\nloss: 9")
@@ -297,14 +204,14 @@ def test_the_newest_number_of_new_whole_lines_is_taken(task: Fixture, matcher: M
     assert (last.value, last.at_ms) == (7.0, 1234)
 
 
-def test_what_is_found_and_no_number_is_said(task: Fixture, matcher: Matcher) -> None:
+def test_what_is_found_and_no_number_is_said(task: TaskStandIn, matcher: Matcher) -> None:
     task.log.write_text("loss: low\n")
     read = log_reader(task, matcher, loss=r"loss: (\w+)").read()
     assert read.samples == []
     assert [problem.kind for problem in read.problems] == ["number loss"]
 
 
-def test_a_flood_is_searched_at_its_end_only(task: Fixture, matcher: Matcher) -> None:
+def test_a_flood_is_searched_at_its_end_only(task: TaskStandIn, matcher: Matcher) -> None:
     reader = log_reader(task, matcher, loss=r"loss: (\d+)")
     task.log.write_text("loss: 1\n")
     reader.read()
@@ -316,7 +223,7 @@ def test_a_flood_is_searched_at_its_end_only(task: Fixture, matcher: Matcher) ->
 
 
 def test_an_expression_that_takes_for_ever_is_stopped_and_the_others_go_on(
-    task: Fixture, matcher: Matcher
+    task: TaskStandIn, matcher: Matcher
 ) -> None:
     reader = log_reader(task, matcher, evil=r"(a+)+$", loss=r"loss: (\d+)")
     task.log.write_text(f"{EVIL_LINE}\nloss: 5\n{EVIL_LINE}\n")
@@ -347,43 +254,15 @@ def test_the_last_match_of_the_last_line_counts() -> None:
 # --- all together
 
 
-class Node:
-    """Custom metrics on a loop that runs in a thread."""
-
-    def __init__(self, task: Fixture, period_seconds: float = 0.05) -> None:
-        self.loop = Loop()
-        self.reports: list[Report] = []
-        self.custom = CustomMetrics(
-            self.loop, task.layout, self._report, period_seconds=period_seconds, first_seconds=0.01
-        )
-        self.thread = threading.Thread(target=self.loop.run)
-        self.thread.start()
-
-    def _report(self, *reports: Report) -> None:
-        self.reports.extend(reports)
-
-    def samples(self, metric: str) -> list[Sample]:
-        reports = list(self.reports)
-        return [s for r in reports if r.measured for s in r.measured.each() if s.metric == metric]
-
-    def notes(self) -> list[str]:
-        return [report.noted.message for report in list(self.reports) if report.noted]
-
-    def close(self) -> None:
-        self.loop.call(lambda: (self.custom.close(), self.loop.stop()))
-        self.thread.join(DEADLINE_SECONDS)
-        self.loop.close()
-
-
 @pytest.fixture
-def node(task: Fixture) -> Iterator[Node]:
+def node(task: TaskStandIn) -> Iterator[Node]:
     made = Node(task)
     yield made
     made.close()
 
 
 def test_every_source_is_read_again_and_again_and_a_hanging_one_delays_none(
-    node: Node, task: Fixture
+    node: Node, task: TaskStandIn
 ) -> None:
     sources = [MetricSource(command=("sleep", str(610 + i))) for i in range(3)]
     sources += [MetricSource(command=("sh", "-c", "echo loss 1")), MetricSource(command=("false",))]
@@ -399,7 +278,7 @@ def test_every_source_is_read_again_and_again_and_a_hanging_one_delays_none(
     until(lambda: not tree.marked(str(KEY)))
 
 
-def test_what_was_printed_last_is_found_after_the_end(node: Node, task: Fixture) -> None:
+def test_what_was_printed_last_is_found_after_the_end(node: Node, task: TaskStandIn) -> None:
     patterns = (("loss", r"loss: (\S+)"),)
     node.loop.call(lambda: node.custom.add(task.probe(patterns=patterns)))
     task.log.write_text("loss: 1\n")
@@ -411,7 +290,7 @@ def test_what_was_printed_last_is_found_after_the_end(node: Node, task: Fixture)
     assert [sample.value for sample in last] == [0.125]
 
 
-def test_a_task_without_metrics_of_its_own_costs_nothing(node: Node, task: Fixture) -> None:
+def test_a_task_without_metrics_of_its_own_costs_nothing(node: Node, task: TaskStandIn) -> None:
     node.loop.call(lambda: node.custom.add(task.probe()))
     node.loop.call(lambda: node.custom.remove(KEY, 1))
     assert node.reports == []

@@ -4,10 +4,9 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from tests.unit.agent.test_custom import EVIL_LINE, Fixture, Node, name_of, until
+from tests.unit.agent.task_stand_in import EVIL_LINE, KEY, Node, TaskStandIn, name_of, until
 
 from trackside.agent import tree
 from trackside.agent.custom import PATIENCE_READINGS, SOURCES_PER_TASK_MAX
@@ -18,7 +17,6 @@ from trackside.domain.event import Level
 from trackside.domain.exchange import TaskKey
 from trackside.domain.job import JobId, MetricSource, TaskName
 
-KEY = TaskKey(JobId("job"), 1, TaskName("worker-0"))
 NEIGHBOUR = TaskKey(JobId("other"), 1, TaskName("worker-0"))
 
 # A task whose pages are too large, too slow, or nonsense. It says its port, and opens another when told to.
@@ -45,23 +43,14 @@ server.serve_forever()
 
 
 @pytest.fixture
-def task(tmp_path: Path) -> Iterator[Fixture]:
-    made = Fixture(tmp_path)
-    made.begin("sleep", "600")
-    yield made
-    made.end()
-    made.insider.close()
-
-
-@pytest.fixture
-def node(task: Fixture, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+def node(task: TaskStandIn, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     monkeypatch.setattr("trackside.agent.custom_sources.READ_SECONDS_MAX", 1.0)
     made = Node(task)
     yield made
     made.close()
 
 
-def begin_pages(task: Fixture) -> int:
+def begin_pages(task: TaskStandIn) -> int:
     """Have the task serve pages; return its port."""
     task.end()
     main = task.begin(sys.executable, "-c", PAGES)
@@ -69,7 +58,7 @@ def begin_pages(task: Fixture) -> int:
     return int(main.stdout.readline())
 
 
-def add(node: Node, task: Fixture, *sources: MetricSource, **patterns: str) -> None:
+def add(node: Node, task: TaskStandIn, *sources: MetricSource, **patterns: str) -> None:
     node.loop.call(lambda: node.custom.add(task.probe(*sources, patterns=tuple(patterns.items()))))
 
 
@@ -86,7 +75,7 @@ def add(node: Node, task: Fixture, *sources: MetricSource, **patterns: str) -> N
     ids=["size", "time", "name", "labels", "text", "failed"],
 )
 def test_a_command_beyond_a_limit_is_told_of_in_an_event(
-    node: Node, task: Fixture, command: str, said: str
+    node: Node, task: TaskStandIn, command: str, said: str
 ) -> None:
     add(node, task, MetricSource(command=("sh", "-c", command)), MetricSource(command=("echo", "fine 1")))
     (note,) = until(node.notes)
@@ -96,7 +85,7 @@ def test_a_command_beyond_a_limit_is_told_of_in_an_event(
     until(lambda: len(node.samples("custom.fine")) >= 2)
 
 
-def test_series_beyond_the_limit_are_told_of_in_an_event(node: Node, task: Fixture) -> None:
+def test_series_beyond_the_limit_are_told_of_in_an_event(node: Node, task: TaskStandIn) -> None:
     (task.work / "many").write_text("".join(f'loss{{i="{i}"}} 1\n' for i in range(SERIES_PER_TASK_MAX + 1)))
     add(node, task, MetricSource(command=("cat", "many")))
     (note,) = until(node.notes)
@@ -115,7 +104,7 @@ def test_series_beyond_the_limit_are_told_of_in_an_event(node: Node, task: Fixtu
     ids=["size", "time", "status", "text"],
 )
 def test_a_page_beyond_a_limit_is_told_of_in_an_event(
-    node: Node, task: Fixture, path: str, said: str
+    node: Node, task: TaskStandIn, path: str, said: str
 ) -> None:
     port = begin_pages(task)
     add(node, task, MetricSource(path=f"/{path}", port=port), MetricSource(path="/100", port=port))
@@ -124,13 +113,13 @@ def test_a_page_beyond_a_limit_is_told_of_in_an_event(
     until(lambda: len(node.samples("custom.loss")) >= 2)
 
 
-def test_a_page_of_the_largest_size_is_read(node: Node, task: Fixture) -> None:
+def test_a_page_of_the_largest_size_is_read(node: Node, task: TaskStandIn) -> None:
     add(node, task, MetricSource(path=f"/{TEXT_BYTES_MAX}", port=begin_pages(task)))
     until(lambda: node.samples("custom.loss"))
     assert node.notes() == []
 
 
-def test_a_log_beyond_its_limits_is_told_of_in_events(node: Node, task: Fixture) -> None:
+def test_a_log_beyond_its_limits_is_told_of_in_events(node: Node, task: TaskStandIn) -> None:
     task.log.write_text("loss: 1\n")
     add(node, task, loss=r"loss: (\d+)", evil=r"(a+)+$", word=r"word: (\w+)")
     until(lambda: node.samples("custom.loss"))
@@ -142,7 +131,7 @@ def test_a_log_beyond_its_limits_is_told_of_in_events(node: Node, task: Fixture)
     assert any("has no number where word is looked for" in note for note in notes)
 
 
-def test_an_expression_that_takes_for_ever_holds_up_no_other_tasks_log(node: Node, task: Fixture) -> None:
+def test_an_expression_that_takes_for_ever_holds_up_no_other_tasks_log(node: Node, task: TaskStandIn) -> None:
     task.log.write_text(f"{EVIL_LINE}\n")
     add(node, task, evil=r"(a+)+$")
     until(lambda: "trackside-match" in [name_of(pid) for pid in tree.descendants([os.getpid()])])
@@ -155,7 +144,7 @@ def test_an_expression_that_takes_for_ever_holds_up_no_other_tasks_log(node: Nod
     assert node.notes() == [], "its log was read before the other came to its end"
 
 
-def test_as_many_hanging_sources_as_there_may_be_delay_no_other(node: Node, task: Fixture) -> None:
+def test_as_many_hanging_sources_as_there_may_be_delay_no_other(node: Node, task: TaskStandIn) -> None:
     port = begin_pages(task)
     hanging = [MetricSource(command=("sleep", str(630 + i))) for i in range(SOURCES_PER_TASK_MAX - 8)]
     hanging += [MetricSource(path="/slow", port=port)] * 7
@@ -166,7 +155,7 @@ def test_as_many_hanging_sources_as_there_may_be_delay_no_other(node: Node, task
     until(lambda: not tree.marked(str(KEY)))
 
 
-def test_sources_that_are_called_alike_are_told_apart(node: Node, task: Fixture) -> None:
+def test_sources_that_are_called_alike_are_told_apart(node: Node, task: TaskStandIn) -> None:
     commands = ("echo fine 1", "exit 3", "exit 4")
     add(node, task, *(MetricSource(command=("sh", "-c", command)) for command in commands))
     notes = until(lambda: notes if len(notes := node.notes()) == 2 else None)
@@ -174,7 +163,7 @@ def test_sources_that_are_called_alike_are_told_apart(node: Node, task: Fixture)
     assert sorted(notes) == [said.format(1, 3), said.format(2, 4)]
 
 
-def test_what_is_not_there_yet_is_no_trouble(node: Node, task: Fixture) -> None:
+def test_what_is_not_there_yet_is_no_trouble(node: Node, task: TaskStandIn) -> None:
     """A program takes a while to open its port and to write its first numbers."""
     tries = "echo >> tries; tries=$(wc -l < tries); "
     script = tries + f"[ $tries -gt {PATIENCE_READINGS} ] && [ ! -e gone ] && echo loss 1 || exit 4"
@@ -186,7 +175,7 @@ def test_what_is_not_there_yet_is_no_trouble(node: Node, task: Fixture) -> None:
     assert "it exited with code 4" in note
 
 
-def test_what_never_came_is_told_at_the_end_of_a_short_task(task: Fixture) -> None:
+def test_what_never_came_is_told_at_the_end_of_a_short_task(task: TaskStandIn) -> None:
     node = Node(task, period_seconds=3600)
     try:
         add(node, task, MetricSource(path="/metrics", port=9))
@@ -199,7 +188,7 @@ def test_what_never_came_is_told_at_the_end_of_a_short_task(task: Fixture) -> No
         node.close()
 
 
-def test_nothing_is_started_once_the_agent_ends(task: Fixture) -> None:
+def test_nothing_is_started_once_the_agent_ends(task: TaskStandIn) -> None:
     matcher = Matcher(None)
     task.insider.close()
     matcher.close()
