@@ -33,13 +33,11 @@ class Appender:
         self._waiting = 0  # appends that the thread has not done yet
         self._quick = 0  # small appends in a row that were
         self.appended = 0  # samples
-        self.in_place = 0  # appends
 
     async def append(self, readings: list[Readings]) -> None:
         """Keep samples that come as rows; they are durable on return."""
         count = _count(readings)
         if self._may_be_in_place(readings, count):
-            self.in_place += 1
             self._append(readings, count)
         else:
             await self._hand_over(readings)
